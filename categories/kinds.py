@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from categories.local_texts import Projects
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink
 from categories.queries import (
     CategoryNode,
@@ -32,8 +33,8 @@ class VocabularyKind:
     """The array of linked ids with their ancestors; `memory_column` where there is no hierarchy."""
     labels: Callable[[Collection[int]], dict[int, str]]
     """Labels by id, as filters and addresses have them."""
-    resolve: Callable[[Collection[str]], Mapping[str, tuple[CategoryNode, ...] | tuple[Term, ...]]]
-    """The rows that each name refers to."""
+    resolve: Callable[[Collection[str], Projects], Mapping[str, tuple[CategoryNode, ...] | tuple[Term, ...]]]
+    """The rows that each name refers to, for a viewer of some projects."""
     relations: Mapping[str, str] = field(default_factory=dict)
     """Columns with the ids of related rows, each with the column of the inverse relation."""
 

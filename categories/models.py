@@ -242,7 +242,8 @@ class EntityLink(VocabularyLink):
 class FormerPath(models.Model):
     """The path of a category before it was renamed, moved or merged; it still resolves to the category.
 
-    It is never the path of an existing category. The database removes it with its category.
+    A write to a project that has no memory of the category may make another category of this path. The database removes
+    a former path with its category.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -257,7 +258,7 @@ class FormerPath(models.Model):
 
 
 class TagAlias(models.Model):
-    """Another name of a tag: it resolves to the tag, and no memory carries it."""
+    """Another name of a tag, which resolves to it. Only projects that do not have the tag may have one of this name."""
 
     id = models.BigAutoField(primary_key=True)
     alias = models.CharField(max_length=200)
@@ -274,3 +275,35 @@ class TagAlias(models.Model):
 
     def __str__(self) -> str:
         return f"{self.alias} → {self.tag}"
+
+
+class LocalText(models.Model):
+    """A name or the description of a term that holds in some projects only: a curator of these alone wrote it.
+
+    A term is a row of the vocabulary, or a tag. Like tags, ids are no foreign keys: `check_vocabulary` finds rows whose
+    term no longer exists.
+    """
+
+    class Role(models.TextChoices):
+        ALIAS = "alias"
+        PATH = "path"
+        DESCRIPTION = "description"
+
+    id = models.BigAutoField(primary_key=True)
+    kind = models.CharField(max_length=10, help_text="category, concept, entity or tag.")
+    term_id = models.BigIntegerField(null=True)
+    tag = models.CharField(max_length=200, blank=True, default="", db_default="")
+    role = models.CharField(max_length=12, choices=Role)
+    text = models.TextField()
+    project_ids = ArrayField(models.BigIntegerField())
+
+    class Meta:
+        indexes = [
+            # By name, in any case. Descriptions may be longer than an entry of an index.
+            models.Index(Lower("text"), name="localtext_name_idx", condition=~models.Q(role="description")),
+            models.Index(fields=["kind", "term_id"], name="localtext_term_idx"),
+            models.Index(fields=["tag"], name="localtext_tag_idx", condition=~models.Q(tag="")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.role} of the {self.kind} {self.tag or self.term_id}: {self.text}"

@@ -7,6 +7,7 @@ snapshot of the page reads that revision, so its names always fit its other rows
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TypeVar
 
+from categories.local_texts import Projects
 from categories.queries import (
     CategoryNode,
     Term,
@@ -40,12 +41,13 @@ class Names:
         self._children: dict[int, tuple[TreeNode, ...] | None] = {}
         self._concepts: dict[int, Term | None] = {}
         self._entities: dict[int, Term | None] = {}
-        self._named: dict[tuple[str, str], dict[str, tuple[int | str, ...]] | None] = {}
+        self._named: dict[tuple[str, str, Projects], dict[str, tuple[int | str, ...]] | None] = {}
         self._roots: list[TreeNode] | None = None
 
-    def named(self, name: str, tag: str) -> dict[str, tuple[int | str, ...]]:
+    def named(self, name: str, tag: str, projects: Projects) -> dict[str, tuple[int | str, ...]]:
         """The terms of a name; see `terms_named`."""
-        return _known(self._named, [(name, tag)], lambda keys: {key: terms_named(*key) for key in keys})[name, tag]
+        key = (name, tag, projects)
+        return _known(self._named, [key], lambda keys: {one: terms_named(*one) for one in keys})[key]
 
     def category_nodes(self, ids: Iterable[int]) -> dict[int, CategoryNode]:
         """Categories by id, with the names along their paths."""

@@ -1,9 +1,12 @@
 """Reads of the vocabulary: names to ids, ids to labels, the part of the tree that a page shows.
 
-Look-ups ignore case: by path or name first, then by id, then by alias. Each takes a fixed number of statements.
+Look-ups ignore case: by path or name first, then by id, then by alias. Each takes a fixed number of statements. They
+take the projects of a viewer, None for all: local names are found in these alone, and a term that none of their
+memories has does not hide another with the same name.
 """
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,6 +14,7 @@ from django.contrib.postgres.search import TrigramSimilarity
 from django.db import connection
 from django.db.models import F
 
+from categories.local_texts import HOLDS, Projects, as_array, known_terms, local_tags, texts_of
 from categories.models import Category, Concept, Entity, TagAlias
 from categories.paths import slug_path
 
@@ -49,15 +53,27 @@ class Term:
     type: str = ""
 
 
-# Postgres folds both sides: Python's lower case differs for some letters. Names, through the index on lower(name), take
-# precedence over ids, and both over aliases, through the index on them; names and ids are read in one statement.
-_BY_NAME = """
-SELECT w.name, 1, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {table} v ON lower(v.name) = lower(w.name)
+# Postgres folds both sides: Python's lower case differs for some letters. Each statement gives the name, the rank of
+# the kind of match, and the id. Names, through the index on lower(name), take precedence over ids, and both over
+# aliases, through the index on them.
+_NAME, _ID, _LOCAL, _ALIAS = range(1, 5)
+_BY_NAME = f"""
+SELECT w.name, {_NAME}, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {{table}} v ON lower(v.name) = lower(w.name)
 UNION ALL
-SELECT v.id::text, 2, v.id FROM {table} v WHERE v.id = ANY(%(ids)s::bigint[])"""
+SELECT v.id::text, {_ID}, v.id FROM {{table}} v WHERE v.id = ANY(%(ids)s::bigint[])"""
 _HAS_ALIAS = "v.aliases <> ARRAY[]::text[] AND categories_lower_all(v.aliases) @> ARRAY[lower({name})]"
+_IS_LOCAL = "lower(t.text) = lower({name}) AND t.role = 'alias' AND " + HOLDS.format(alias="t")
 _BY_ALIAS = f"""
-SELECT w.name, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {{table}} v ON {_HAS_ALIAS.format(name="w.name")}"""
+SELECT w.name, {_ALIAS}, v.id FROM unnest(%(names)s::text[]) AS w(name)
+JOIN {{table}} v ON {_HAS_ALIAS.format(name="w.name")}
+UNION ALL
+SELECT w.name, {_LOCAL}, t.term_id FROM unnest(%(names)s::text[]) AS w(name)
+JOIN categories_localtext t ON t.kind = %(kind)s AND {_IS_LOCAL.format(name="w.name")}"""
+_BY_PATH = f"""
+SELECT path, 1, id FROM categories_category WHERE path = ANY(%(paths)s)
+UNION ALL SELECT path, 2, category_id FROM categories_formerpath WHERE path = ANY(%(paths)s)
+UNION ALL SELECT text, 3, term_id FROM categories_localtext t
+WHERE kind = 'category' AND role = 'path' AND lower(text) = ANY(%(paths)s) AND {HOLDS.format(alias="t")}"""
 _NAMED = " UNION ".join(
     [
         f"SELECT '{kind}', v.id::text FROM {table} v WHERE {condition}"
@@ -68,7 +84,12 @@ _NAMED = " UNION ".join(
         )
         for condition in ("lower(v.name) = lower(%(name)s)", _HAS_ALIAS.format(name="%(name)s"))
     ]
-    + ["SELECT 'tag', tag FROM categories_tagalias WHERE alias = %(tag)s"]
+    + [
+        "SELECT 'tag', tag FROM categories_tagalias WHERE alias = %(tag)s",
+        f"SELECT t.kind, t.term_id::text FROM categories_localtext t WHERE {_IS_LOCAL.format(name='%(name)s')}"
+        " AND t.term_id IS NOT NULL",
+        f"SELECT t.kind, t.tag FROM categories_localtext t WHERE {_IS_LOCAL.format(name='%(tag)s')} AND t.kind = 'tag'",
+    ]
 )
 _TYPED = """
 SELECT w.wanted, v.id FROM unnest(%(wanted)s::text[], %(types)s::text[], %(names)s::text[]) AS w(wanted, type, name)
@@ -81,55 +102,75 @@ def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-def _resolve(table: str, names: Collection[str]) -> dict[str, list[int]]:
+def _resolve(kind: str, table: str, names: Collection[str], projects: Projects) -> dict[str, list[int]]:
     """Ids by name; unknown names are left out."""
     if not names:
         return {}
     # An id is a bigint; a longer number is no id.
     ids = [int(name) for name in names if name.isascii() and name.isdecimal() and len(name) <= 18]
-    found: dict[str, list[int]] = {}
-    ranks: dict[str, int] = {}
     rows = _rows(_BY_NAME.format(table=table), {"names": list(names), "ids": ids})
-    for name, rank, pk in sorted(rows, key=lambda row: row[1:]):
-        if ranks.setdefault(name, rank) == rank:
-            found.setdefault(name, []).append(pk)
-    left = [name for name in names if name not in found]
-    if left:
-        for name, pk in sorted(_rows(_BY_ALIAS.format(table=table), {"names": left})):
-            found.setdefault(name, []).append(pk)
-    return {name: found[name] for name in names if name in found}
+    found = {name for name, _, _ in rows}
+    # A viewer of some projects may not see the term of that name, but another with that alias.
+    if left := [name for name in names if projects is not None or name not in found]:
+        parameters = {"names": left, "kind": kind, "projects": as_array(projects)}
+        rows += _rows(_BY_ALIAS.format(table=table), parameters)
+    return _best(kind, names, rows, projects)
 
 
-def terms_named(name: str, tag: str) -> dict[str, tuple[int | str, ...]]:
+def _best(
+    kind: str, names: Iterable[str], rows: Iterable[tuple[str, int, int]], projects: Projects
+) -> dict[str, list[int]]:
+    """The ids of the first rank of each name that has a visible one; visibility is read only where ranks compete."""
+    ranked: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for name, rank, pk in sorted(rows):
+        # Viewers of all projects find the public alias before names that hold in some projects only.
+        ranked[name][_ALIAS + 1 if projects is None and rank == _LOCAL else rank].append(pk)
+    competing = [ranks for ranks in ranked.values() if len(ranks) > 1]
+    visible = known_terms(kind, {pk for ranks in competing for ids in ranks.values() for pk in ids}, projects)
+    for ranks in competing:
+        for rank in sorted(ranks):
+            ranks[rank] = [pk for pk in ranks[rank] if pk in visible]
+            if not ranks[rank] and len(ranks) > 1:
+                del ranks[rank]
+    best = {name: ranked[name][min(ranked[name])] for name in names if name in ranked}
+    return {name: list(dict.fromkeys(ids)) for name, ids in best.items() if ids}
+
+
+def terms_named(name: str, tag: str, projects: Projects) -> dict[str, tuple[int | str, ...]]:
     """The categories, concepts and entities with this name or alias, ignoring case, and the tag that `tag` is an alias
     of: ids and tags by `category`, `concept`, `entity` and `tag`. One statement, through indexes.
     """
     found: dict[str, tuple[int | str, ...]] = {}
-    for kind, term in sorted(_rows(_NAMED, {"name": name, "tag": tag})):
+    for kind, term in sorted(_rows(_NAMED, {"name": name, "tag": tag, "projects": as_array(projects)})):
         found[kind] = (*found.get(kind, ()), term if kind == "tag" else int(term))
     return found
 
 
-def resolve_categories(names: Collection[str]) -> dict[str, tuple[CategoryNode, ...]]:
+def resolve_categories(names: Collection[str], projects: Projects) -> dict[str, tuple[CategoryNode, ...]]:
     """Categories by slug path, else by name, id or alias; unknown names are left out."""
     if not names:
         return {}
     paths = {name: slug_path(name) for name in names}
-    by_path = ids_by_path(set(paths.values()))
-    found = {name: [by_path[path]] for name, path in paths.items() if path in by_path}
-    found |= _resolve(Category._meta.db_table, [name for name in names if name not in found])
+    by_path = _paths_found(set(paths.values()), projects)
+    found = {name: by_path[path] for name, path in paths.items() if path in by_path}
+    hidden: set[str] = set()
+    if projects is not None and found:
+        visible = known_terms("category", {pk for ids in found.values() for pk in ids}, projects)
+        hidden = {name for name, ids in found.items() if visible.isdisjoint(ids)}
+    rest = [name for name in names if name not in found or name in hidden]
+    found |= _resolve("category", Category._meta.db_table, rest, projects)
     nodes = category_nodes([pk for ids in found.values() for pk in ids])
     return {name: tuple(nodes[pk] for pk in ids) for name, ids in found.items()}
 
 
-def resolve_concepts(names: Collection[str]) -> dict[str, tuple[Term, ...]]:
+def resolve_concepts(names: Collection[str], projects: Projects) -> dict[str, tuple[Term, ...]]:
     """Concepts by name, else by id or alias; unknown names are left out."""
-    found = _resolve(Concept._meta.db_table, names)
+    found = _resolve("concept", Concept._meta.db_table, names, projects)
     terms = concept_terms([pk for ids in found.values() for pk in ids])
-    return {name: tuple(terms[pk] for pk in ids) for name, ids in found.items()}
+    return {name: tuple(terms[pk] for pk in ids if pk in terms) for name, ids in found.items()}
 
 
-def resolve_entities(names: Collection[str]) -> dict[str, tuple[Term, ...]]:
+def resolve_entities(names: Collection[str], projects: Projects) -> dict[str, tuple[Term, ...]]:
     """Entities by `type:name` or name, else by id or alias; unknown names are left out."""
     # Either side of the colon may contain another colon.
     splits = [(name, name[:at], name[at + 1 :]) for name in names for at, c in enumerate(name) if c == ":"]
@@ -138,21 +179,34 @@ def resolve_entities(names: Collection[str]) -> dict[str, tuple[Term, ...]]:
         wanted, types, rest = zip(*splits, strict=True)
         for name, pk in sorted(_rows(_TYPED, {"wanted": list(wanted), "types": list(types), "names": list(rest)})):
             found.setdefault(name, []).append(pk)
-    found |= _resolve(Entity._meta.db_table, [name for name in names if name not in found])
+    hidden: set[str] = set()
+    if projects is not None and found:
+        visible = known_terms("entity", {pk for ids in found.values() for pk in ids}, projects)
+        hidden = {name for name, ids in found.items() if visible.isdisjoint(ids)}
+    others = _resolve(
+        "entity", Entity._meta.db_table, [name for name in names if name not in found or name in hidden], projects
+    )
+    found |= others
     terms = entity_terms([pk for ids in found.values() for pk in ids])
-    return {name: tuple(terms[pk] for pk in ids) for name, ids in found.items()}
+    return {name: tuple(terms[pk] for pk in ids if pk in terms) for name, ids in found.items()}
 
 
-def tags_now(tags: Collection[str]) -> dict[str, str]:
-    """The tags among the given ones that are aliases, and the tag of each."""
-    return dict(TagAlias.objects.filter(alias__in=tags).values_list("alias", "tag"))
+def tags_now(tags: Collection[str], projects: Projects) -> dict[str, str]:
+    """The tags among the given ones that are aliases, and the tag of each. A tag of a visible memory is no alias."""
+    public = dict(TagAlias.objects.filter(alias__in=tags).values_list("alias", "tag"))
+    local = local_tags(tags, projects)
+    found = {**local, **public} if projects is None else {**public, **local}
+    used = known_terms("tag", found, projects)
+    return {alias: tag for alias, tag in found.items() if alias not in used}
 
 
-def aliases_of_tags(tags: Collection[str]) -> dict[str, list[str]]:
+def aliases_of_tags(tags: Collection[str], projects: Projects) -> dict[str, list[str]]:
     """The aliases of tags; tags without any are left out."""
     found: dict[str, list[str]] = {}
     for alias, tag in TagAlias.objects.filter(tag__in=tags).order_by("alias").values_list("alias", "tag"):
         found.setdefault(tag, []).append(alias)
+    for ref, texts in texts_of("tag", tags, projects).items():
+        found[str(ref)] = sorted({*found.get(str(ref), ()), *texts.aliases})
     return found
 
 
@@ -200,12 +254,17 @@ def category_children(ids: Collection[int]) -> dict[int, tuple[TreeNode, ...]]:
 
 
 def ids_by_path(paths: Collection[str]) -> dict[str, int]:
+    """Ids by slug path, current or public former."""
+    found: dict[str, int] = {}
+    for path, _, pk in sorted(_rows(_BY_PATH, {"paths": list(paths), "projects": []})) if paths else ():
+        found.setdefault(path, pk)
+    return found
+
+
+def _paths_found(paths: Collection[str], projects: Projects) -> dict[str, list[int]]:
     """Ids by slug path, current or former."""
-    statement = (
-        "SELECT path, id FROM categories_category WHERE path = ANY(%(paths)s)"
-        " UNION ALL SELECT path, category_id FROM categories_formerpath WHERE path = ANY(%(paths)s)"
-    )
-    return dict(_rows(statement, {"paths": list(paths)})) if paths else {}
+    rows = _rows(_BY_PATH, {"paths": list(paths), "projects": as_array(projects)})
+    return _best("category", paths, rows, projects)
 
 
 def _ancestor_paths(path: str) -> list[str]:

@@ -4,22 +4,34 @@ Names are compared by the database's own rules of case, and inserted with ON CON
 so that two writers who add the same name at the same time end up with one row.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.db import connection
 
 from access.viewer import Viewer
-from categories.models import Category, FormerPath
+from categories.local_texts import LocalName, known_terms, local_names
+from categories.models import Category, FormerPath, TagAlias
 from categories.paths import CategoryPath, parse_path, slug_of
-from categories.queries import tags_now
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, terms_refresh
+from web.errors import Refusal
 
 EntityKey = tuple[str, str]
 """An entity's type and name."""
 
 # Writers of memories share this lock; changes to the rows that links point to hold it exclusively.
 VOCABULARY_LOCK = 0x766F636162
+
+
+class TooManyNewNamesError(Refusal):
+    """A memory would add too many names to the vocabulary. The number does not show: hidden names would count."""
+
+    code = "too_many_new_names"
+    suggestion = "Use names that exist, or fewer. The setting MAX_NEW_NAMES is the limit; imports have none."
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"More than {most} of its tags, categories, concepts and entities would be new.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,12 @@ class Vocabulary:
     """Tags looked up so far, and the current tag of each: mostly itself."""
     made: dict[str, int] = field(default_factory=dict)
     """The numbers of new rows by kind."""
+    most_new: int | None = None
+    """The number of names that may be new; None for any number."""
+    project_id: int | None = None
+    """The project of the memories whose names are resolved; None for records that belong to no project."""
+    local: dict[tuple[str, int, Hashable], Any] = field(default_factory=dict)
+    """Terms that a project has under other names: kind, project and name as above -> the values as above."""
 
     def add_category(self, path: str, lineage: tuple[int, ...]) -> None:
         self.categories[path] = lineage
@@ -58,9 +76,39 @@ class Vocabulary:
         if made:
             self.made[kind] = self.made.get(kind, 0) + made
 
-    def tags_of(self, tags: Sequence[str]) -> tuple[str, ...]:
-        """The current names of tags, each once."""
-        return tuple(dict.fromkeys(self.tags.get(tag, tag) for tag in tags))
+    def category_of(self, path: str, project_id: int) -> int:
+        """The category of a slug path in a project."""
+        lineage = self.local.get(("category", project_id, path)) or self.categories[path]
+        return int(lineage[-1])
+
+    def concept_of(self, name: str, project_id: int) -> int:
+        return self.local.get(("concept", project_id, name)) or self.concepts[name]
+
+    def entity_of(self, key: EntityKey, project_id: int) -> int:
+        return self.local.get(("entity", project_id, key)) or self.entities[key]
+
+    def tags_of(self, tags: Sequence[str], project_id: int) -> tuple[str, ...]:
+        """The current names of tags in a project, each once."""
+        return tuple(dict.fromkeys(self.local.get(("tag", project_id, tag)) or self.tags.get(tag, tag) for tag in tags))
+
+    def refuse_many(self, new: int) -> None:
+        """Raise TooManyNewNamesError if more names are new than may be."""
+        if self.most_new is not None and new > self.most_new:
+            raise TooManyNewNamesError(self.most_new)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the writer sees some projects only: a name may then belong to a term that they may not have."""
+        return self.viewer.project_ids is not None
+
+    def known(self, kind: str, refs: Iterable[int | str]) -> set[Any]:
+        """The terms that the writer may have from the vocabulary: those of a memory that they see, or of the project
+        that they write to. All of them for viewers of all projects.
+        """
+        visible = self.viewer.project_ids
+        if visible is None:
+            return set(refs)
+        return known_terms(kind, refs, visible | ({self.project_id} if self.project_id is not None else set()))
 
 
 def vocabulary_lock_shared() -> None:
@@ -69,10 +117,74 @@ def vocabulary_lock_shared() -> None:
         cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
 
 
+def local_names_match(
+    *,
+    tags: Collection[str],
+    paths: Collection[str],
+    concepts: Collection[str],
+    entities: Collection[EntityKey],
+    vocabulary: Vocabulary,
+) -> None:
+    """Look up the names that the project of the vocabulary has for other terms; adds these to `vocabulary.local`."""
+    project_id = vocabulary.project_id
+    if project_id is None:
+        return
+    parsed = [path for path in map(parse_path, paths) if path]
+    texts = {
+        *tags,
+        *concepts,
+        *(text for kind, name in entities for text in (name, f"{kind}:{name}")),
+        *(step for path in parsed for step in (*path.paths, *path.names[:1])),
+    }
+    names = local_names(texts, project_id)
+    if not names:
+        return
+    for kind, own in (("tag", tags), ("concept", concepts)):
+        for name in own:
+            for one in names.get(name, ()):
+                if one.kind == kind:
+                    vocabulary.local[kind, project_id, name] = one.tag or one.term_id
+    for key in entities:
+        exact = [one for one in names.get(key[1], ()) if one.kind == "entity" and one.entity_type == key[0]]
+        # An entity that was merged into another type is an alias `type:name` there.
+        for one in (*(one for one in names.get(":".join(key), ()) if one.kind == "entity"), *exact):
+            vocabulary.local["entity", project_id, key] = one.term_id
+    for path in parsed:
+        _local_path_match(path, names, vocabulary, project_id)
+
+
+def _local_path_match(
+    path: CategoryPath, names: Mapping[str, Sequence[LocalName]], vocabulary: Vocabulary, project_id: int
+) -> None:
+    """Match a path that is a local former path, or continues one, or is a single name that is a local alias."""
+    key = ("category", project_id, path.path)
+    for depth in range(len(path.paths), 0, -1):
+        former = [one for one in names.get(path.paths[depth - 1], ()) if one.role == "path"]
+        if former and (now := Category.objects.filter(pk=former[-1].term_id).values_list("path", flat=True).first()):
+            written = "/".join((now, *path.names[depth:]))
+            categories_ensure(paths=[written], vocabulary=vocabulary)
+            vocabulary.local[key] = vocabulary.categories[slug_of(written)]
+            return
+    aliases = [one for one in names.get(path.names[0], ()) if one.kind == "category" and one.role == "alias"]
+    if len(path.names) == 1 and aliases and (lineage := category_lineages([aliases[-1].term_id])):
+        vocabulary.local[key] = lineage[aliases[-1].term_id]
+        vocabulary.lineages.update(lineage)
+
+
 def tags_ensure(*, tags: Iterable[str], vocabulary: Vocabulary) -> None:
     """Look up the current names of tags."""
     unknown = set(tags) - vocabulary.tags.keys()
-    vocabulary.tags.update({tag: tag for tag in unknown} | tags_now(unknown))
+    now = dict(TagAlias.objects.filter(alias__in=unknown).values_list("alias", "tag"))
+    known = vocabulary.known("tag", now.values()) if now else set()
+    vocabulary.tags.update({tag: tag for tag in unknown} | {a: tag for a, tag in now.items() if tag in known})
+
+
+def tags_written(tags: Sequence[str], project_id: int, viewer: Viewer) -> tuple[str, ...]:
+    """Tags as a write of this viewer to a project stores them, each once."""
+    vocabulary = Vocabulary(viewer, project_id=project_id)
+    local_names_match(tags=tags, paths=(), concepts=(), entities=(), vocabulary=vocabulary)
+    tags_ensure(tags=tags, vocabulary=vocabulary)
+    return vocabulary.tags_of(tags, project_id)
 
 
 def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
@@ -85,12 +197,20 @@ def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
     if not wanted:
         return
     known = _category_ids(path for one in wanted.values() for path in one.paths)
-    for path, now in _former_paths([one for path, one in wanted.items() if path not in known]).items():
+    others = wanted.values() if vocabulary.is_limited else [one for path, one in wanted.items() if path not in known]
+    former = _former_paths(list(others), vocabulary)
+    aliases = _category_aliases(_single_names(others), vocabulary)
+    settled = vocabulary.known("category", {known[path] for path in {**former, **aliases} if path in known})
+    for path, now in former.items():
+        if known.get(path) in settled:
+            continue
         categories_ensure(paths=[now], vocabulary=vocabulary)
         vocabulary.add_category(path, vocabulary.categories[slug_of(now)])
         del wanted[path]
     names = _names_along(wanted.values())
-    for path, category_id in _category_aliases(_single_names(wanted, known)).items():
+    for path, category_id in aliases.items():
+        if path not in wanted or known.get(path) in settled:
+            continue
         vocabulary.add_category(path, category_lineages([category_id])[category_id])
         del wanted[path]
         # The alias is not a node; paths that continue it are.
@@ -101,9 +221,9 @@ def categories_ensure(*, paths: Iterable[str], vocabulary: Vocabulary) -> None:
         vocabulary.add_category(one.path, tuple(known[path] for path in one.paths))
 
 
-def _single_names(wanted: Mapping[str, CategoryPath], known: Collection[str]) -> list[tuple[str, str]]:
-    """The name and slug path of each wanted root that does not exist: it may be an alias."""
-    return [(one.names[0], path) for path, one in wanted.items() if len(one.names) == 1 and path not in known]
+def _single_names(paths: Iterable[CategoryPath]) -> list[tuple[str, str]]:
+    """The name and slug path of each root: it may be an alias."""
+    return [(one.names[0], one.path) for one in paths if len(one.names) == 1]
 
 
 def _names_along(paths: Iterable[CategoryPath]) -> dict[str, tuple[str, str]]:
@@ -118,6 +238,7 @@ def _names_along(paths: Iterable[CategoryPath]) -> dict[str, tuple[str, str]]:
 def _categories_make(names: dict[str, tuple[str, str]], known: dict[str, int], vocabulary: Vocabulary) -> None:
     """Make missing categories level by level, since a child needs its parent's id."""
     missing = sorted((path.count("/"), path) for path in names if path not in known)
+    vocabulary.refuse_many(len(missing))
     for level in sorted({depth for depth, _ in missing}):
         rows = [path for depth, path in missing if depth == level]
         with connection.cursor() as cursor:
@@ -141,12 +262,15 @@ def _categories_make(names: dict[str, tuple[str, str]], known: dict[str, int], v
         known.update(made)
 
 
-def _former_paths(paths: Sequence[CategoryPath]) -> dict[str, str]:
+def _former_paths(paths: Sequence[CategoryPath], vocabulary: Vocabulary) -> dict[str, str]:
     """Written paths for unknown paths that lead through the former path of a category."""
     if not paths:
         return {}
     steps = {step for path in paths for step in path.paths}
-    now = dict(FormerPath.objects.filter(path__in=steps).values_list("path", "category__path"))
+    former = FormerPath.objects.filter(path__in=steps).values_list("path", "category_id", "category__path")
+    rows = list(former)
+    known = vocabulary.known("category", {category_id for _, category_id, _ in rows})
+    now = {path: there for path, category_id, there in rows if category_id in known}
     current: dict[str, str] = {}
     for path in paths:
         for depth in range(len(path.paths), 0, -1):
@@ -164,20 +288,30 @@ def _category_ids(paths: Iterable[str]) -> dict[str, int]:
         return dict(cursor.fetchall())
 
 
-def _category_aliases(names: Sequence[tuple[str, str]]) -> dict[str, int]:
+def _category_aliases(names: Sequence[tuple[str, str]], vocabulary: Vocabulary) -> dict[str, int]:
     """Slug path -> the category with the name as an alias; the oldest if there are several."""
     if not names:
         return {}
     with connection.cursor() as cursor:
         # Few categories have aliases, so a scan of all is fast.
         cursor.execute(
-            "SELECT wanted.path, min(category.id)"
+            "SELECT wanted.path, category.id"
             " FROM categories_category category, unnest(category.aliases) alias,"
             " unnest(%s::text[], %s::text[]) AS wanted (name, path)"
-            " WHERE category.aliases <> '{}' AND lower(alias) = lower(wanted.name) GROUP BY 1",
+            " WHERE category.aliases <> '{}' AND lower(alias) = lower(wanted.name) ORDER BY 2 DESC",
             [[name for name, _ in names], [path for _, path in names]],
         )
-        return dict(cursor.fetchall())
+        return _of_known("category", cursor.fetchall(), vocabulary, {})
+
+
+def _of_known(
+    kind: str, rows: Sequence[tuple[Any, int]], vocabulary: Vocabulary, exact: Mapping[Any, int]
+) -> dict[Any, int]:
+    """The term of each alias that the writer may have, unless they may have the one of this name; the last row wins."""
+    known = (
+        vocabulary.known(kind, {ref for name, pk in rows for ref in (pk, exact.get(name)) if ref}) if rows else set()
+    )
+    return {name: pk for name, pk in rows if pk in known and exact.get(name) not in known}
 
 
 def category_lineages(category_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
@@ -199,9 +333,10 @@ def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -
     wanted = {concept.name: concept for concept in concepts if concept.name not in vocabulary.concepts}
     if not wanted:
         return
-    vocabulary.concepts.update(_concept_ids(list(wanted)))
+    vocabulary.concepts.update(_concept_ids(list(wanted), vocabulary))
     if not (missing := sorted((name for name in wanted if name not in vocabulary.concepts), key=_lock_order)):
         return
+    vocabulary.refuse_many(len(missing))
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO categories_concept (name, concept_type, aliases, description, broader_ids, narrower_ids,"
@@ -211,13 +346,13 @@ def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -
             [vocabulary.batch_id, missing, [wanted[name].concept_type for name in missing]],
         )
         vocabulary.count("concepts", cursor.rowcount)
-    made = _concept_ids(missing)
+    made = _concept_ids(missing, None)
     terms_refresh(CONCEPTS, made.values())
     vocabulary.concepts.update(made)
 
 
-def _concept_ids(names: list[str]) -> dict[str, int]:
-    """Look up `concept_name_unique`, then the few aliases."""
+def _concept_ids(names: list[str], vocabulary: Vocabulary | None) -> dict[str, int]:
+    """Look up `concept_name_unique`, then, with a vocabulary, the few aliases."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT wanted.name, concept.id FROM unnest(%s::text[]) AS wanted (name)"
@@ -225,14 +360,16 @@ def _concept_ids(names: list[str]) -> dict[str, int]:
             [names],
         )
         found: dict[str, int] = dict(cursor.fetchall())
-        if rest := [name for name in names if name not in found]:
+        if vocabulary is None:
+            return found
+        if rest := [name for name in names if vocabulary.is_limited or name not in found]:
             cursor.execute(
-                "SELECT wanted.name, min(concept.id)"
+                "SELECT wanted.name, concept.id"
                 " FROM categories_concept concept, unnest(concept.aliases) alias, unnest(%s::text[]) AS wanted (name)"
-                " WHERE concept.aliases <> '{}' AND lower(alias) = lower(wanted.name) GROUP BY 1",
+                " WHERE concept.aliases <> '{}' AND lower(alias) = lower(wanted.name) ORDER BY 2 DESC",
                 [rest],
             )
-            found.update(cursor.fetchall())
+            found |= _of_known("concept", cursor.fetchall(), vocabulary, found)
     return found
 
 
@@ -241,13 +378,14 @@ def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) ->
     wanted = {entity for entity in entities if entity not in vocabulary.entities}
     if not wanted:
         return
-    vocabulary.entities.update(_entity_ids(list(wanted)))
+    vocabulary.entities.update(_entity_ids(list(wanted), vocabulary))
     missing = sorted(
         (entity for entity in wanted if entity not in vocabulary.entities),
         key=lambda entity: (entity[0], _lock_order(entity[1])),
     )
     if not missing:
         return
+    vocabulary.refuse_many(len(missing))
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO categories_entity (name, entity_type, aliases, description, batch_id, created_at)"
@@ -256,13 +394,13 @@ def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) ->
             [vocabulary.batch_id, [kind for kind, _ in missing], [name for _, name in missing]],
         )
         vocabulary.count("entities", cursor.rowcount)
-    made = _entity_ids(missing)
+    made = _entity_ids(missing, None)
     terms_refresh(ENTITIES, made.values())
     vocabulary.entities.update(made)
 
 
-def _entity_ids(entities: list[EntityKey]) -> dict[EntityKey, int]:
-    """Look up `entity_name_type_unique`, then the few aliases."""
+def _entity_ids(entities: list[EntityKey], vocabulary: Vocabulary | None) -> dict[EntityKey, int]:
+    """Look up `entity_name_type_unique`, then, with a vocabulary, the few aliases."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT wanted.type, wanted.name, entity.id FROM unnest(%s::text[], %s::text[]) AS wanted (type, name)"
@@ -271,18 +409,21 @@ def _entity_ids(entities: list[EntityKey]) -> dict[EntityKey, int]:
             [[kind for kind, _ in entities], [name for _, name in entities]],
         )
         found: dict[EntityKey, int] = {(kind, name): entity_id for kind, name, entity_id in cursor.fetchall()}
-        if rest := [entity for entity in entities if entity not in found]:
+        if vocabulary is None:
+            return found
+        if rest := [entity for entity in entities if vocabulary.is_limited or entity not in found]:
             cursor.execute(
-                "SELECT wanted.type, wanted.name, min(entity.id)"
+                "SELECT wanted.type, wanted.name, entity.id"
                 " FROM categories_entity entity, unnest(entity.aliases) alias,"
                 " unnest(%s::text[], %s::text[]) AS wanted (type, name)"
                 # An entity that was merged into another type is an alias `type:name` there.
                 " WHERE entity.aliases <> '{}'"
                 " AND (lower(alias) = lower(wanted.name) AND entity.entity_type = wanted.type"
-                " OR lower(alias) = lower(wanted.type || ':' || wanted.name)) GROUP BY 1, 2",
+                " OR lower(alias) = lower(wanted.type || ':' || wanted.name)) ORDER BY 3 DESC",
                 [[kind for kind, _ in rest], [name for _, name in rest]],
             )
-            found.update({(kind, name): entity_id for kind, name, entity_id in cursor.fetchall()})
+            rows = [((kind, name), entity_id) for kind, name, entity_id in cursor.fetchall()]
+            found |= _of_known("entity", rows, vocabulary, found)
     return found
 
 

@@ -5,13 +5,14 @@ corpus, but few of them add a category.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from django.db import connection
 
+from categories.local_texts import Projects, TermTexts, category_texts
 from categories.paths import clean_name, slug_path
 from categories.revision import DataRevision
 from web.cache import RevisionCache
@@ -41,7 +42,7 @@ class CachedCategory:
 class Tree:
     """All categories at one revision. Callers that may not see all of them pass `is_visible` to narrow a look-up."""
 
-    def __init__(self, nodes: Iterable[CachedCategory], former: Mapping[str, int] | None = None) -> None:
+    def __init__(self, nodes: Iterable[CachedCategory], former: Mapping[str, Sequence[int]] | None = None) -> None:
         self.ordered = tuple(nodes)
         """Ordered by path, so that a category follows its ancestors."""
         self.nodes = {node.id: node for node in self.ordered}
@@ -54,8 +55,9 @@ class Tree:
         self._above = np.array([places.get(node.path.rpartition("/")[0], -1) for node in self.ordered], np.int64)
         self.children: dict[int | None, list[int]] = defaultdict(list)
         """Ids of children by the id of their parent (None for roots), ordered by name."""
+        self._by_path: dict[str, list[int]] = {}
         # A former path takes precedence over a name that another category happens to have.
-        self._by_path: dict[str, list[int]] = {path: [pk] for path, pk in (former or {}).items() if pk in self.nodes}
+        self._by_former = {path: [pk for pk in ids if pk in self.nodes] for path, ids in (former or {}).items()}
         self._by_name: dict[str, list[int]] = defaultdict(list)
         self._by_alias: dict[str, list[int]] = defaultdict(list)
         for node in (self.ordered[at] for at in by_name):
@@ -71,6 +73,7 @@ class Tree:
         wanted = _folded(name)
         for found in (
             self._by_path.get(slug_path(name), ()),
+            self._by_former.get(slug_path(name), ()),
             self._by_name.get(wanted, ()),
             self._by_id(wanted),
             self._by_alias.get(wanted, ()),
@@ -82,6 +85,23 @@ class Tree:
     def _by_id(self, text: str) -> list[int]:
         number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0
         return [number] if number in self.nodes else []
+
+    def with_texts(self, texts: Mapping[int | str, TermTexts], projects: Projects) -> "Tree":
+        """The tree with local names and descriptions."""
+        nodes = []
+        for node in self.ordered:
+            if (own := texts.get(node.id)) is not None:
+                node = replace(
+                    node,
+                    description=own.described(node.description, projects),
+                    aliases=own.named(node.name, node.aliases),
+                )
+            nodes.append(node)
+        former = dict(self._by_former)
+        for pk, own in texts.items():
+            for path in own.paths:
+                former[path] = [*former.get(path, ()), int(pk)]
+        return Tree(nodes, former)
 
     def lineage(self, category_id: int) -> list[CachedCategory]:
         """A category and its ancestors, the root first."""
@@ -118,13 +138,21 @@ def _folded(name: str) -> str:
 # By the revision of the corpus, which is cheap to read, and by the hash of all categories, which changes seldom.
 _by_revision = RevisionCache[tuple[object, ...], Tree](1)
 _by_hash = RevisionCache[tuple[object, ...], Tree](1)
+# The local texts of the projects of viewers, and the tree with these.
+_texts = RevisionCache[Projects, dict[int | str, TermTexts]](8)
+_by_projects = RevisionCache[Projects, Tree](8)
 
 
-def tree_at(revision: DataRevision) -> Tree:
-    """The tree of a data revision."""
+def tree_at(revision: DataRevision, projects: Projects) -> Tree:
+    """The tree of a data revision, with the local names and descriptions of projects."""
     if not revision.is_shared:
-        return _read()
-    return _by_revision.get_or_make((revision.database, revision.revision), lambda: _tree_of_hash(revision))
+        return _read().with_texts(category_texts(projects), projects)
+    key = (revision.database, revision.revision)
+    tree = _by_revision.get_or_make(key, lambda: _tree_of_hash(revision))
+    texts = _texts.get_or_make(projects, lambda: category_texts(projects), key)
+    if not texts:
+        return tree
+    return _by_projects.get_or_make(projects, lambda: tree.with_texts(texts, projects), (tree, texts))
 
 
 def _tree_of_hash(revision: DataRevision) -> Tree:
@@ -139,7 +167,7 @@ def _read() -> Tree:
         cursor.execute(f"SELECT {_COLUMNS} FROM categories_category ORDER BY path")
         rows = cursor.fetchall()
         cursor.execute("SELECT path, category_id FROM categories_formerpath")
-        former = dict(cursor.fetchall())
+        former = {path: [pk] for path, pk in cursor.fetchall()}
     nodes = (
         CachedCategory(pk, path, name, parent_id, depth, description, tuple(aliases), tuple(related))
         for pk, path, name, parent_id, depth, description, aliases, related in rows

@@ -303,6 +303,8 @@ METRICS_TOKEN = env_secret("METRICS_TOKEN", least=16)
 MNEMOSCOPE_KEY = os.environ.get("MNEMOSCOPE_KEY", "").strip()
 # The limit of keys without their own.
 API_REQUESTS_PER_MINUTE = env_int("API_REQUESTS_PER_MINUTE", 1_200, low=1, high=1_000_000)
+# The categories, concepts, entities and tags that one memory may add to the vocabulary, except in imports.
+MAX_NEW_NAMES = env_int("MAX_NEW_NAMES", 50, low=1, high=100_000)
 
 LOG_LEVEL = env_choice("LOG_LEVEL", "WARNING", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])
 LOG_FORMAT = env_choice("LOG_FORMAT", "TEXT", ["TEXT", "JSON"]).lower()

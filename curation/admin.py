@@ -18,6 +18,7 @@ from django.utils.safestring import SafeString
 
 from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from categories.kinds import VOCABULARIES
+from categories.local_texts import TermTexts, texts_of
 from categories.models import Category, Concept, Entity, FormerPath, Relationship, TagAlias
 from curation.models import Curation, CurationChange
 from curation.queries import visible_relationships, visible_terms
@@ -79,6 +80,16 @@ class TermAdmin(VocabularyAdmin):
     editable = ("description", "aliases")
     list_select_related = ("batch",)
     actions = ("merge_chosen",)
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """The row; for curators of some projects with the texts that hold in these alone, which they edit here."""
+        row = super().get_object(request, object_id, from_field)
+        if row is not None and row.viewer.writable_project_ids is not None:
+            projects = row.viewer.project_ids
+            local = texts_of(str(self.model._meta.model_name), [row.pk], projects).get(row.pk, TermTexts())
+            row.description = local.described(row.description, projects)
+            row.aliases = list(local.named(row.name, row.aliases))
+        return row
 
     @admin.action(description="Merge the selected one into another, or the first of two into the second")
     def merge_chosen(self, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponseRedirect | None:

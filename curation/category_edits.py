@@ -3,9 +3,8 @@
 The old path of a category becomes a former path, which still resolves to the category.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from categories.details import joined_aliases
 from categories.paths import (
     MAX_DEPTH,
     MAX_NAME_LENGTH,
@@ -25,8 +24,8 @@ def category_rename(copy: WorkingCopy, category_id: int, name: str) -> None:
     if new == row["name"]:
         raise CurationRefusedError(f"Its name is already “{new}”.", "name")
     old_path, old_name = row["path"], row["name"]
-    row["aliases"] = joined_aliases(new, row["aliases"], [old_name])
     row["name"] = new
+    copy.add_names("category", category_id, [old_name])
     row["path"] = _below(_parent_path(copy, row), slug(new))
     _rebuild_paths(copy)
     copy.title = f"Renamed the category {old_path} to {row['path']}"
@@ -69,7 +68,7 @@ def category_merge(copy: WorkingCopy, source_id: int, target_id: int) -> None:
             f"{target['path']} is below {source['path']}: merge it the other way round, or move it out first.", "target"
         )
     copy.title = f"Merged the category {source['path']} into {target['path']}"
-    names = ", ".join(target["aliases"])
+    names = ", ".join(copy.names_shown("category", target_id))
     _merge(copy, source_id, target_id)
     for merged_id in copy.merged:
         del rows[merged_id]
@@ -79,16 +78,18 @@ def category_merge(copy: WorkingCopy, source_id: int, target_id: int) -> None:
         before = copy.originals("category").get(merged_id)
         if before is not None:
             copy.add_line("merges into", before["path"], rows[kept_id]["path"], subject=("category", merged_id))
-    if names != (after := ", ".join(target["aliases"])):
+    if names != (after := ", ".join(copy.names_shown("category", target_id))):
         copy.add_line("other names", names, after, subject=("category", target_id))
     _add_path_lines(copy)
 
 
-def category_create(copy: WorkingCopy, path: CategoryPath, *, description: str, aliases: list[str]) -> int:
+def category_create(copy: WorkingCopy, path: CategoryPath) -> int:
     """Create a category with its missing parents. Returns its negative id."""
     rows = copy.table("category")
     # A path may lead through a former path.
-    known: dict[str, int] = {row["path"]: row["category_id"] for row in copy.table("former_path").values()}
+    known: dict[str, int] = {}
+    if copy.scope is None:
+        known |= {row["path"]: row["category_id"] for row in copy.table("former_path").values()}
     known |= {row["path"]: row["id"] for row in rows.values()}
     if path.path in known:
         raise CurationRefusedError(f"The path {path.path} is taken: edit that category, or choose another.", "name")
@@ -96,9 +97,8 @@ def category_create(copy: WorkingCopy, path: CategoryPath, *, description: str, 
     for depth, (step, name) in enumerate(zip(path.paths, path.names, strict=True), start=1):
         if step not in known:
             row: TableRow = {"parent_id": parent, "name": name, "depth": depth, "related_ids": []}
+            row |= {"description": "", "aliases": []}
             row["path"] = _below("" if parent is None else rows[parent]["path"], slug(name))
-            is_last = step == path.path
-            row |= {"description": description if is_last else "", "aliases": aliases if is_last else []}
             known[step] = copy.add_row("category", **row)
             copy.add_line("new category", "", row["path"])
         parent = known[step]
@@ -166,8 +166,10 @@ def _merge(copy: WorkingCopy, source_id: int, target_id: int) -> None:
     source, target = rows[source_id], rows[target_id]
     copy.merged[source_id] = target_id
     copy.relinks.append(Relink("category", (source_id,), target_id))
-    target["aliases"] = joined_aliases(target["name"], target["aliases"], [source["name"], *source["aliases"]])
-    target["description"] = target["description"] or source["description"]
+    copy.move_local("category", source_id, target_id)
+    copy.add_names("category", target_id, [source["name"], *source["aliases"]])
+    if source["description"] and not target["description"]:
+        copy.describe("category", target_id, source["description"])
     # The relation between the two ends; `replace_merged` updates the relations of others.
     target["related_ids"] = sorted({*target["related_ids"], *source["related_ids"]} - {source_id, target_id})
     target_children = {_step(row["path"]): row["id"] for row in _children(copy, target_id)}
@@ -240,26 +242,34 @@ def _refuse_path(row: TableRow, taken: dict[str, TableRow]) -> None:
         )
 
 
-def refuse_alias_paths(copy: WorkingCopy, category_id: int, aliases: Iterable[str]) -> None:
-    """Refuse aliases that are the path of another category: paths are looked up before aliases."""
+def refuse_alias_paths(
+    copy: WorkingCopy, category_id: int, aliases: Iterable[str], is_visible: Callable[[int], bool]
+) -> None:
+    """Refuse aliases that are the path of another visible category: paths are looked up before aliases."""
     owners = {row["path"]: row["id"] for row in copy.table("category").values()}
     for alias in aliases:
-        if owners.get(slug_path(alias), category_id) != category_id:
+        owner = owners.get(slug_path(alias), category_id)
+        if owner != category_id and is_visible(owner):
             raise CurationRefusedError(f"“{alias}” is already the path of another category.", "add")
 
 
 def _update_former_paths(copy: WorkingCopy, taken: dict[str, TableRow]) -> None:
     former = copy.table("former_path")
     known = {row["path"]: row for row in former.values()}
+    before_paths = {category_id: row["path"] for category_id, row in copy.originals("category").items()}
     for row in former.values():
         row["category_id"] = _merge_target(copy, row["category_id"])
-    for row_id in [row_id for row_id, row in former.items() if row["path"] in taken]:
+    # A memory of some projects may have made a category of a path that is a former path for others.
+    new = {path for path, row in taken.items() if before_paths.get(row["id"]) != path}
+    for row_id in [row_id for row_id, row in former.items() if row["path"] in new and copy.scope is None]:
         del former[row_id]
-    for category_id, before in copy.originals("category").items():
-        path, owner = before["path"], _merge_target(copy, category_id)
+    for category_id, path in before_paths.items():
+        owner = _merge_target(copy, category_id)
         if path in taken:
             continue
-        if path in known:
+        if copy.scope is not None:
+            copy.add_local("category", owner, "path", path)
+        elif path in known:
             known[path]["category_id"] = owner
         else:
             copy.add_row("former_path", path=path, category_id=owner)

@@ -18,12 +18,14 @@ _RELATIONS = [
     for vocabulary in VOCABULARIES.values()
     for column, inverse in vocabulary.relations.items()
 ]
-# Memories with a repeated tag or the alias of a tag, and the tags that they should have.
+# Memories with a repeated tag or the alias of a tag, and the tags that they should have. A public alias leads to no tag
+# that the project of the memory does not have.
 _TAGS = """
 WITH now AS (
   SELECT memory.id, tag.at, coalesce(alias.tag::text, tag.tag) AS tag FROM memories_memory memory
   CROSS JOIN LATERAL unnest(memory.tags) WITH ORDINALITY AS tag (tag, at)
-  LEFT JOIN categories_tagalias alias ON alias.alias = tag.tag
+  LEFT JOIN categories_tagalias alias ON alias.alias = tag.tag AND EXISTS (SELECT 1 FROM memories_memory other
+    WHERE other.tags @> ARRAY[alias.tag::text] AND other.project_id = memory.project_id)
 ), wanted AS (
   SELECT id, array_agg(tag ORDER BY at) AS tags
   FROM (SELECT id, tag, min(at) AS at FROM now GROUP BY id, tag) once GROUP BY id
@@ -107,8 +109,13 @@ def _both_ways(table: str, column: str, inverse: str) -> str:
     )
 
 
+_LOST_TEXTS = (
+    "own.kind <> 'tag' AND NOT EXISTS (SELECT 1 FROM ("
+    + " UNION ALL ".join(f"SELECT '{kind}' AS kind, id FROM {one.table}" for kind, one in VOCABULARIES.items())
+    + ") term WHERE term.kind = own.kind AND term.id = own.term_id)"
+)
 _REPAIRS = (
-    "DELETE FROM categories_formerpath former USING categories_category own WHERE own.path = former.path",
+    f"DELETE FROM categories_localtext own WHERE {_LOST_TEXTS}",
     *(_without_dangling(vocabulary.table, column) for vocabulary, column, _ in _RELATIONS),
     *(_both_ways(vocabulary.table, column, inverse) for vocabulary, column, inverse in _RELATIONS),
     "UPDATE categories_relationship fact SET evidence_ids = ARRAY(SELECT one FROM unnest(fact.evidence_ids) one"
@@ -144,8 +151,8 @@ _CHECKS = (
     " UNION SELECT own.id FROM categories_category own JOIN reached ON own.parent_id = reached.id)"
     " SELECT format('the category %%s (#%%s) is below itself', path, id) FROM categories_category"
     " WHERE id NOT IN (SELECT id FROM reached)",
-    "SELECT format('%%s is the former path of a category, and the path of another', former.path)"
-    " FROM categories_formerpath former JOIN categories_category own ON own.path = former.path",
+    "SELECT format('the local text %%s belongs to the %%s #%%s, which does not exist', left(own.text, 80), own.kind,"
+    f" own.term_id) FROM categories_localtext own WHERE {_LOST_TEXTS}",
     # Self-references and dangling references.
     *(
         f"SELECT format('the {vocabulary.name} %%s (#%%s) names %%s as {column.removesuffix('_ids')}, which is %%s',"

@@ -14,9 +14,8 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES, VocabularyKind
 from categories.models import Category, Entity, EntityLink, Relationship
-from categories.queries import tags_now
 from categories.searched_terms import terms_refresh_all
-from categories.services import VOCABULARY_LOCK
+from categories.services import VOCABULARY_LOCK, tags_written
 from curation.queries import merged_ids
 from curation.suggestions.generate import withdraw_obsolete
 from curation.tables import fetch_column
@@ -136,6 +135,9 @@ def _memories_restore(events: models.QuerySet[AuditEvent], memory_ids: set[int],
         _resolve_merged(values)
     for start in range(0, len(wanted), _BLOCK):
         snapshots = snapshots_read(wanted[start : start + _BLOCK])
+        for snapshot in snapshots.values():
+            if "tags" in (values := before[snapshot.id]):
+                values["tags"] = list(tags_written(values["tags"], snapshot.project_id, viewer))
         changes = [(snapshot, snapshot_restored(snapshot, before[snapshot.id])) for snapshot in snapshots.values()]
         changes = snapshots_update(changes)
         memories_audit(viewer, "undo_import", changes, batch_id=batch_id)
@@ -154,9 +156,6 @@ def _resolve_merged(values: dict[str, Any]) -> None:
         for ref in previous:
             refs.setdefault(ids[ref[0]], [ids[ref[0]], *ref[1:]])
         values[vocabulary.plural] = [refs[term_id] for term_id in sorted(refs) if term_id]
-    if "tags" in values:
-        now = tags_now(values["tags"])
-        values["tags"] = list(dict.fromkeys(now.get(tag, tag) for tag in values["tags"]))
 
 
 def _memories_remove(memory_ids: Sequence[int]) -> None:
@@ -271,6 +270,7 @@ def _remove_unused(vocabulary: VocabularyKind, batches: Iterable[int], undone: U
                 f" FROM unnest({column}) kept WHERE NOT kept = ANY(%s)) WHERE {column} && %s::integer[]",
                 [ids, ids],
             )
+        cursor.execute("DELETE FROM categories_localtext WHERE kind = %s AND term_id = ANY(%s)", [vocabulary.name, ids])
         cursor.execute(f"DELETE FROM {vocabulary.table} WHERE id = ANY(%s)", [ids])
     undone.vocabulary[vocabulary.plural] = undone.vocabulary.get(vocabulary.plural, 0) + len(ids)
     return len(ids)

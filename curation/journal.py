@@ -98,6 +98,8 @@ class Journal:
         for name, kind in _REFERENCES.items():
             if row.get(name) is not None:
                 row[name] = self._id(kind, row[name])
+        if table == "local_text" and (row.get("term_id") or 0) < 0:
+            row["term_id"] = self._id(row["kind"], row["term_id"])
         for name in VOCABULARIES[table].relations if table in VOCABULARIES else ():
             if any(related < 0 for related in row.get(name, ())):
                 row[name] = sorted(self._id(table, related) for related in row[name])

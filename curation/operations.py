@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
+from categories.local_texts import known_terms
 from categories.paths import PathError, parse_path
 from categories.queries import tags_now
 from curation import category_edits, term_edits, text_edits
@@ -23,8 +24,10 @@ from curation.queries import (
     memories_with,
     parse_query,
     projects_of,
+    projects_with,
     used_by_others,
     visible_relationships,
+    visible_terms,
     working_copy_of,
 )
 from curation.schemas import Alias, Create, Edit, Forget, Merge, Move, Operation, Relate, Rename, Retag, Split
@@ -43,11 +46,40 @@ def apply_operation(operation: Operation, viewer: Viewer) -> tuple[str, WorkingC
 
 
 def _own_term(kind: str, name: str, viewer: Viewer, field: str = "term") -> TermRef:
-    """The term that a name refers to. Raises CurationRefusedError unless the viewer may write all its memories."""
+    """The term that a name refers to. Raises CurationRefusedError unless the viewer may write all its memories.
+
+    A tag has no row: a curator of some projects changes it in these alone, whoever else uses it.
+    """
     term = find_term(kind, name, viewer, field)
-    if used_by_others(kind, [term], viewer):
+    if kind != "tag" and used_by_others(kind, [term], viewer):
         raise CurationRefusedError(OTHERS_USE_IT)
     return term
+
+
+def _copy_of(kind: str, refs: Iterable[TermRef], viewer: Viewer, subject: TermRef | None) -> WorkingCopy:
+    """A working copy for a viewer, whose texts hold in those of their projects that use the subject."""
+    copy = working_copy_of(kind, refs)
+    copy.visible = viewer.project_ids
+    copy.scope = None if subject is None else _scope(kind, subject, viewer)
+    return copy
+
+
+def _scope(kind: str, term: TermRef, viewer: Viewer) -> tuple[int, ...] | None:
+    """The projects in which texts hold that the viewer gives to a term: all (None), or their own that use it."""
+    if viewer.writable_project_ids is None:
+        return None
+    if own := projects_with(kind, term, viewer.writable_project_ids):
+        return tuple(own)
+    raise CurationRefusedError("You can read but not write the memories that have it.", "term")
+
+
+def _own_memories(tag: str, viewer: Viewer) -> tuple[int, ...] | None:
+    """The memories that an operation on a tag changes: all (None), or those that the viewer may write."""
+    writable = viewer.writable_project_ids
+    if writable is None:
+        return None
+    own = memories_with("tag", [tag]).filter(project_id__in=writable)
+    return tuple(own.order_by("pk").values_list("pk", flat=True))
 
 
 def _create(operation: Create, viewer: Viewer) -> tuple[str, WorkingCopy]:
@@ -61,7 +93,9 @@ def _create(operation: Create, viewer: Viewer) -> tuple[str, WorkingCopy]:
         how: [int(_own_term(kind, name, viewer, how)) for name in getattr(operation, how)]
         for how in ("broader", "narrower", "related")
     }
-    copy = working_copy_of(kind, [term for terms in others.values() for term in terms])
+    copy = _copy_of(kind, [term for terms in others.values() for term in terms], viewer, None)
+    if viewer.writable_project_ids is not None:
+        copy.scope = tuple(projects_of(ids))
     if kind == "category":
         created = _create_category(operation, copy, viewer, others["related"])
     else:
@@ -80,7 +114,8 @@ def _create_category(operation: Create, copy: WorkingCopy, viewer: Viewer, relat
         raise CurationRefusedError(str(error), "name") from error
     if path is None:
         raise CurationRefusedError("A category needs a name.", "name")
-    created = category_edits.category_create(copy, path, description=operation.description, aliases=[])
+    created = category_edits.category_create(copy, path)
+    copy.describe("category", created, operation.description)
     _set_aliases(operation.kind, copy, created, operation.aliases, operation.aliases, viewer, "aliases")
     for other in dict.fromkeys(related):
         category_edits.categories_relate(copy, created, other, remove=False)
@@ -89,13 +124,14 @@ def _create_category(operation: Create, copy: WorkingCopy, viewer: Viewer, relat
 
 def _create_term(operation: Create, copy: WorkingCopy, viewer: Viewer, others: Mapping[str, Iterable[int]]) -> int:
     kind = operation.kind
-    values: dict[str, Any] = {"description": operation.description, "aliases": [], f"{kind}_type": operation.type}
+    values: dict[str, Any] = {"description": "", "aliases": [], f"{kind}_type": operation.type}
     if kind == "concept":
         values["weight"] = operation.weight
     else:
         values["entity_type"] = operation.type or DEFAULT_ENTITY_TYPE
     created = term_edits.term_create(copy, kind, operation.name, values)
-    _refuse_name_taken(kind, operation.name, copy, created, "edit that one")
+    copy.describe(kind, created, operation.description)
+    _refuse_name_taken(kind, operation.name, copy, created, viewer, "edit that one")
     _set_aliases(kind, copy, created, operation.aliases, operation.aliases, viewer, "aliases")
     above = broader_concepts() if any(others.values()) else {}
     for how, terms in others.items():
@@ -109,16 +145,18 @@ def _create_term(operation: Create, copy: WorkingCopy, viewer: Viewer, others: M
 
 def _edit(operation: Edit, viewer: Viewer) -> tuple[str, WorkingCopy]:
     kind = operation.kind
-    term = int(_own_term(kind, operation.term, viewer))
-    copy = working_copy_of(kind, [term])
     values = operation.given()
+    # A description by a curator of some projects is theirs alone: it needs no permission of others.
+    find = find_term if values.keys() == {"description"} else _own_term
+    term = int(find(kind, operation.term, viewer))
+    copy = _copy_of(kind, [term], viewer, term)
     if kind == "entity" and "entity_type" in values:
         values["entity_type"] = values["entity_type"] or DEFAULT_ENTITY_TYPE
     term_edits.term_edit(copy, kind, term, values)
     if "entity_type" in values:
         row = copy.table(kind)[term]
-        _refuse_name_taken(kind, row["name"], copy, term)
-        _set_aliases(kind, copy, term, row["aliases"], (), viewer, "type")
+        _refuse_name_taken(kind, row["name"], copy, term, viewer)
+        _refuse_taken_aliases(kind, copy, term, copy.names_shown(kind, term), viewer, "type")
     return kind, copy
 
 
@@ -132,32 +170,47 @@ def _refuse_unwritable(memory_ids: Collection[int], viewer: Viewer) -> None:
 
 
 def _set_aliases(
-    kind: str,
-    copy: WorkingCopy,
-    term_id: int,
-    aliases: Iterable[str],
-    new: Collection[str],
-    viewer: Viewer,
-    field: str,
+    kind: str, copy: WorkingCopy, term_id: int, aliases: Iterable[str], new: Collection[str], viewer: Viewer, field: str
 ) -> None:
-    """Set the aliases of a term in their stored form; the new ones must not be names of others."""
+    """Set the aliases of a term in their stored form; the new ones must not be names of other visible terms.
+
+    `aliases` are those that remain and the new ones. The new ones of an operation with a scope become local.
+    """
     row = copy.table(kind)[term_id]
     try:
-        row["aliases"] = text_edits.clean_aliases(aliases, row["name"])
-        if kind == "category":
-            category_edits.refuse_alias_paths(copy, term_id, new)
+        if copy.scope is None:
+            row["aliases"] = text_edits.clean_aliases(aliases, row["name"])
         else:
-            text_edits.refuse_taken_names(row["aliases"], _namesakes(kind, row))
+            row["aliases"] = [alias for alias in row["aliases"] if alias in aliases]
+            copy.add_names(kind, term_id, text_edits.clean_aliases(new, row["name"]))
     except text_edits.EditRefusedError as error:
-        # The reason discloses a term that only memories of others may have.
-        reason = str(error) if viewer.project_ids is None else "One of these names belongs to another term."
-        raise CurationRefusedError(reason, field) from error
+        raise CurationRefusedError(str(error), field) from error
+    _refuse_taken_aliases(kind, copy, term_id, new if kind == "category" else row["aliases"], viewer, field)
+    if copy.scope is not None:
+        _refuse_taken_aliases(kind, copy, term_id, new, viewer, field)
+
+
+def _refuse_taken_aliases(
+    kind: str, copy: WorkingCopy, term_id: int, aliases: Collection[str], viewer: Viewer, field: str
+) -> None:
+    """Refuse aliases that are the name of another term that the viewer sees. Others may have any name."""
+
+    def is_visible(other: int) -> bool:
+        return bool(visible_terms(kind, [other], viewer))
+
+    try:
+        if kind == "category":
+            category_edits.refuse_alias_paths(copy, term_id, aliases, is_visible)
+        else:
+            text_edits.refuse_taken_names([*aliases], _namesakes(kind, copy.table(kind)[term_id]), is_visible)
+    except text_edits.EditRefusedError as error:
+        raise CurationRefusedError(str(error), field) from error
 
 
 def _merge(operation: Merge, viewer: Viewer) -> tuple[str, WorkingCopy]:
     source = _own_term(operation.kind, operation.source, viewer, "source")
     target = _own_term(operation.kind, operation.target, viewer, "target")
-    copy = working_copy_of(operation.kind, [source, target])
+    copy = _copy_of(operation.kind, [source, target], viewer, source)
     match operation.kind:
         case "category":
             category_edits.category_merge(copy, int(source), int(target))
@@ -166,7 +219,7 @@ def _merge(operation: Merge, viewer: Viewer) -> tuple[str, WorkingCopy]:
         case "entity":
             term_edits.entity_merge(copy, *_pair(source, target))
         case "tag":
-            term_edits.tag_merge(copy, str(source), str(target))
+            term_edits.tag_merge(copy, str(source), str(target), _own_memories(str(source), viewer))
     return operation.kind, copy
 
 
@@ -179,15 +232,15 @@ def _pair(source: TermRef, target: TermRef) -> tuple[int, int]:
 def _rename(operation: Rename, viewer: Viewer) -> tuple[str, WorkingCopy]:
     term = _own_term(operation.kind, operation.term, viewer)
     refs = [term, clean_tag(operation.name)] if operation.kind == "tag" else [term]
-    copy = working_copy_of(operation.kind, refs)
+    copy = _copy_of(operation.kind, refs, viewer, term)
     match operation.kind:
         case "category":
             category_edits.category_rename(copy, int(term), operation.name)
         case "tag":
-            _refuse_tag_in_use(str(refs[1]), copy, unless_of=str(term))
-            term_edits.tag_rename(copy, str(term), str(refs[1]))
+            _refuse_tag_in_use(str(refs[1]), copy, viewer, unless_of=str(term))
+            term_edits.tag_rename(copy, str(term), str(refs[1]), _own_memories(str(term), viewer))
         case "concept" | "entity":
-            _refuse_name_taken(operation.kind, operation.name, copy, int(term))
+            _refuse_name_taken(operation.kind, operation.name, copy, int(term), viewer)
             term_edits.term_rename(copy, operation.kind, int(term), operation.name)
     return operation.kind, copy
 
@@ -195,39 +248,51 @@ def _rename(operation: Rename, viewer: Viewer) -> tuple[str, WorkingCopy]:
 def _move(operation: Move, viewer: Viewer) -> tuple[str, WorkingCopy]:
     category = _own_term("category", operation.category, viewer, "category")
     parent = find_term("category", operation.parent, viewer, "parent") if operation.parent.strip() else None
-    copy = working_copy_of("category", ())
+    copy = _copy_of("category", (), viewer, category)
     category_edits.category_move(copy, int(category), None if parent is None else int(parent))
     return "category", copy
 
 
 def _alias(operation: Alias, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    term = _own_term(operation.kind, operation.term, viewer)
+    # Local names need no permission of others who use the term; public ones that are removed do.
+    term = find_term(operation.kind, operation.term, viewer)
     if operation.kind == "tag":
         add = [clean_tag(name, "add") for name in dict.fromkeys(operation.add)]
         remove = [clean_tag(name, "remove") for name in dict.fromkeys(operation.remove)]
-        copy = working_copy_of("tag", [str(term), *add, *remove])
+        copy = _copy_of("tag", [str(term), *add, *remove], viewer, term)
         for tag in add:
-            _refuse_tag_in_use(tag, copy, unless_of=str(term), field="add")
+            _refuse_tag_in_use(tag, copy, viewer, unless_of=str(term), field="add")
         term_edits.tag_aliases_set(copy, str(term), add, remove)
         return operation.kind, copy
-    copy = working_copy_of(operation.kind, [term])
+    copy = _copy_of(operation.kind, [term], viewer, term)
     row = copy.table(operation.kind)[int(term)]
-    before = row["aliases"]
-    remaining = _remaining_aliases(operation, copy, int(term))
+    before = copy.names_shown(operation.kind, int(term))
+    remaining = _remaining_aliases(operation, copy, int(term), viewer)
     _set_aliases(operation.kind, copy, int(term), [*remaining, *operation.add], operation.add, viewer, "add")
     if not copy.changes():
         raise CurationRefusedError("It already has these names.", "add")
     label = row[VOCABULARIES[operation.kind].label_column]
     copy.title = f"Changed the aliases of the {operation.kind} {label}"
-    copy.add_line("aliases", ", ".join(before), ", ".join(row["aliases"]))
+    copy.add_line("aliases", ", ".join(before), ", ".join(copy.names_shown(operation.kind, int(term))))
     return operation.kind, copy
 
 
-def _remaining_aliases(operation: Alias, copy: WorkingCopy, term_id: int) -> list[str]:
-    """The aliases that are not removed. Former paths of a category can be removed like aliases."""
-    aliases = {alias.lower(): alias for alias in copy.table(operation.kind)[term_id]["aliases"]}
+def _remaining_aliases(operation: Alias, copy: WorkingCopy, term_id: int, viewer: Viewer) -> list[str]:
+    """The public aliases that are not removed. Former paths of a category can be removed like aliases."""
+    kind = operation.kind
+    aliases = {alias.lower(): alias for alias in copy.table(kind)[term_id]["aliases"]}
     former = {row["path"]: row["id"] for row in copy.table("former_path").values() if row["category_id"] == term_id}
+    own = [row for role in ("alias", "path") for row in copy.shown_local(kind, term_id, role)]
+    local = {row["text"].lower(): row for row in own}
     for name in operation.remove:
+        if name.lower() in local:
+            row = local.pop(name.lower())
+            copy.remove_local(row)
+            if row["role"] == "path":
+                copy.add_line("path removed", name)
+            continue
+        if name.lower() in {**aliases, **former} and used_by_others(kind, [term_id], viewer):
+            raise CurationRefusedError(OTHERS_USE_IT)
         if name.lower() in aliases:
             del aliases[name.lower()]
         elif name.lower() in former:
@@ -244,19 +309,21 @@ def _split(operation: Split, viewer: Viewer) -> tuple[str, WorkingCopy]:
     memory_ids = tuple(linked_ids(operation.kind, [term], chosen))
     if not memory_ids:
         raise CurationRefusedError("None of these memories has it directly: choose others.", "query")
-    if len(memory_ids) == len(linked_ids(operation.kind, [term])):
+    _refuse_unwritable(memory_ids, viewer)
+    own = _own_memories(str(term), viewer) if operation.kind == "tag" else None
+    if len(memory_ids) == len(linked_ids(operation.kind, [term], own)):
         raise CurationRefusedError("All of its memories are among these: rename it instead.", "query")
-    copy = working_copy_of(operation.kind, [term])
+    copy = _copy_of(operation.kind, [term], viewer, term)
     match operation.kind:
         case "category":
             category_edits.category_split(copy, int(term), operation.name, memory_ids)
         case "tag":
             new = clean_tag(operation.name)
-            copy = working_copy_of("tag", [str(term), new])
-            _refuse_tag_in_use(new, copy)
+            copy = _copy_of("tag", [str(term), new], viewer, term)
+            _refuse_tag_in_use(new, copy, viewer)
             term_edits.tag_split(copy, str(term), new, memory_ids)
         case "concept" | "entity":
-            _refuse_name_taken(operation.kind, operation.name, copy, int(term))
+            _refuse_name_taken(operation.kind, operation.name, copy, int(term), viewer)
             term_edits.term_split(copy, operation.kind, int(term), operation.name, memory_ids)
     return operation.kind, copy
 
@@ -264,7 +331,7 @@ def _split(operation: Split, viewer: Viewer) -> tuple[str, WorkingCopy]:
 def _relate(operation: Relate, viewer: Viewer) -> tuple[str, WorkingCopy]:
     term = int(_own_term(operation.kind, operation.term, viewer))
     other = int(_own_term(operation.kind, operation.other, viewer, "other"))
-    copy = working_copy_of(operation.kind, [term, other])
+    copy = _copy_of(operation.kind, [term, other], viewer, None)
     match operation.kind:
         case "category":
             category_edits.categories_relate(copy, term, other, remove=operation.remove)
@@ -338,7 +405,7 @@ def _retag_links(
     """The links to remove and to create: kind, sources, target."""
     added = [clean_tag(name, "add_tags") for name in dict.fromkeys(operation.add_tags)]
     removed = [clean_tag(name, "remove_tags") for name in dict.fromkeys(operation.remove_tags)]
-    now = tags_now([*added, *removed])
+    now = tags_now([*added, *removed], viewer.project_ids)
     added, removed = ([now.get(tag, tag) for tag in tags] for tags in (added, removed))
     _refuse_both(added, removed, "tags")
     if removed:
@@ -387,22 +454,37 @@ def _namesakes(kind: str, row: TableRow) -> QuerySet[Any]:
     return text_edits.namesakes(kind, row["id"], row.get("entity_type", ""))
 
 
-def _refuse_name_taken(kind: str, name: str, copy: WorkingCopy, term_id: int, instead: str = "merge the two") -> None:
-    """Refuse a name that is the name or an alias of another row."""
+def _refuse_name_taken(
+    kind: str, name: str, copy: WorkingCopy, term_id: int, viewer: Viewer, instead: str = "merge the two"
+) -> None:
+    """Refuse a name that is the name of another row, or the alias of one that the viewer sees."""
     cleaned = term_edits.clean_term_name(kind, name)
     others = _namesakes(kind, copy.table(kind)[term_id])
-    statement, parameters = others.values("name", "aliases").query.sql_with_params()
-    if fetch(
-        f"SELECT FROM ({statement}) other (name, aliases) WHERE lower(name) = lower(%s)"
-        " OR EXISTS (SELECT 1 FROM unnest(aliases) alias WHERE lower(alias) = lower(%s)) LIMIT 1",
-        [*parameters, cleaned, cleaned],
-    ):
+    statement, parameters = others.values("id", "name", "aliases").query.sql_with_params()
+    rows = fetch(
+        f"SELECT id, lower(name) = lower(%s) FROM ({statement}) other (id, name, aliases) WHERE lower(name) = lower(%s)"
+        " OR EXISTS (SELECT 1 FROM unnest(aliases) alias WHERE lower(alias) = lower(%s))",
+        [cleaned, *parameters, cleaned, cleaned],
+    )
+    visible = visible_terms(kind, [pk for pk, _ in rows], viewer)
+    if any(is_name or pk in visible for pk, is_name in rows):
         raise CurationRefusedError(f"“{cleaned}” is the name of another {kind}: {instead} instead.", "name")
 
 
-def _refuse_tag_in_use(tag: str, copy: WorkingCopy, *, unless_of: str = "", field: str = "name") -> None:
-    owner = next((row["tag"] for row in copy.table("tag_alias").values() if row["alias"] == tag), "")
-    if owner and owner != unless_of:
+def _refuse_tag_in_use(
+    tag: str, copy: WorkingCopy, viewer: Viewer, *, unless_of: str = "", field: str = "name"
+) -> None:
+    """Refuse a name that the viewer sees as a tag, or as an alias of one. Other projects may use any name."""
+    public = next((row["tag"] for row in copy.table("tag_alias").values() if row["alias"] == tag), "")
+    owners = {public} if public else set()
+    if viewer.project_ids is not None:
+        owners = known_terms("tag", owners, viewer.project_ids)
+    owners |= {
+        row["tag"]
+        for row in copy.table("local_text").values()
+        if row["text"] == tag and (copy.visible is None or not copy.visible.isdisjoint(row["project_ids"]))
+    }
+    if owners - {unless_of}:
         raise CurationRefusedError(f"“{tag}” is already an alias of a tag.", field)
-    if tag != unless_of and memories_with("tag", [tag]).exists():
+    if tag != unless_of and visible_to(viewer).filter(tags__contains=[tag]).exists():
         raise CurationRefusedError(f"“{tag}” is already a tag: merge the two instead.", field)

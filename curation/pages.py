@@ -9,7 +9,9 @@ from django.urls import reverse
 
 from access.viewer import Viewer
 from categories.kinds import TERM_KINDS, VOCABULARIES
-from categories.models import Category, Entity, TagAlias
+from categories.local_texts import TermTexts, texts_of
+from categories.models import Category, Entity
+from categories.queries import aliases_of_tags
 from curation.forms import OperationForm, forms_of, term_name
 from curation.models import Curation
 from curation.plan import Plan
@@ -134,12 +136,17 @@ def term_page(kind: str, ref: TermRef, viewer: Viewer, forms: list[OperationForm
 
 def _facts(kind: str, ref: TermRef, viewer: Viewer) -> list[tuple[str, str]]:
     if kind == "tag":
-        return [("Other names", ", ".join(TagAlias.objects.filter(tag=ref).values_list("alias", flat=True)))]
+        return [("Other names", ", ".join(aliases_of_tags([str(ref)], viewer.project_ids).get(str(ref), ())))]
     vocabulary = VOCABULARIES[kind]
     row: Any = vocabulary.model._default_manager.get(pk=ref)
-    facts = [("Description", row.description), ("Other names", ", ".join(row.aliases))]
+    projects = viewer.project_ids
+    local = texts_of(kind, [int(ref)], projects).get(int(ref), TermTexts())
+    facts = [
+        ("Description", local.described(row.description, projects)),
+        ("Other names", ", ".join(local.named(row.name, row.aliases))),
+    ]
     if isinstance(row, Category):
-        paths = row.former_paths.order_by("path").values_list("path", flat=True)
+        paths = sorted({*row.former_paths.values_list("path", flat=True), *local.paths})
         facts.append(("Earlier paths", ", ".join(paths[:SHOWN_RELATIONS])))
     if isinstance(row, Entity):
         facts.append(("Relationships", "; ".join(_relationship_labels(row, viewer))))

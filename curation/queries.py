@@ -12,7 +12,8 @@ from django.db.models.expressions import RawSQL
 
 from access.viewer import Viewer
 from categories.kinds import TERM_KINDS, VOCABULARIES
-from categories.models import Relationship
+from categories.local_texts import known_terms
+from categories.models import LocalText, Relationship
 from categories.queries import tags_now
 from curation.models import Curation
 from curation.tables import fetch, fetch_column, read_rows
@@ -71,7 +72,7 @@ def find_term(kind: str, name: str, viewer: Viewer, field: str = "term") -> Term
     if name[:1] == "#" and name[1:].isascii() and name[1:].isdecimal() and len(name) < 19:
         found = list(labels(kind, [int(name[1:])]))
     else:
-        found = [term.id for term in VOCABULARIES[kind].resolve([name]).get(name, ())]
+        found = [term.id for term in VOCABULARIES[kind].resolve([name], viewer.project_ids).get(name, ())]
     allowed = visible_terms(kind, found, viewer) if found else set()
     visible = [term_id for term_id in found if term_id in allowed]
     if not visible:
@@ -100,7 +101,7 @@ def not_found_message(error: TermNotFoundError, viewer: Viewer) -> str:
 def find_tag(name: str, viewer: Viewer, field: str = "term") -> str:
     """The tag with a name or an alias, if a visible memory has it. Raises TermNotFoundError."""
     tag = clean_tag(name, field)
-    tag = tags_now([tag]).get(tag, tag)
+    tag = tags_now([tag], viewer.project_ids).get(tag, tag)
     if not visible_to(viewer).filter(tags__contains=[tag]).exists():
         raise TermNotFoundError("tag", name, field)
     return tag
@@ -115,15 +116,7 @@ def visible_terms(kind: str, ids: Collection[int], viewer: Viewer) -> set[int]:
     """The ids of terms that a visible memory has; for a category, a memory in a descendant counts too."""
     if viewer.project_ids is None:
         return set(ids)
-    # Through the facet's index, once for each term.
-    return set(
-        fetch_column(
-            "SELECT wanted.id FROM unnest(%(ids)s::integer[]) AS wanted (id) WHERE EXISTS ("
-            f"SELECT FROM memories_memory WHERE {VOCABULARIES[kind].memory_path_column} @> ARRAY[wanted.id]"
-            " AND project_id = ANY(%(projects)s))",
-            {"ids": list(ids), "projects": list(viewer.project_ids)},
-        )
-    )
+    return known_terms(kind, ids, viewer.project_ids)
 
 
 def visible_relationships(viewer: Viewer) -> QuerySet[Relationship]:
@@ -154,6 +147,10 @@ def used_by_others(kind: str, refs: Collection[TermRef], viewer: Viewer) -> bool
         return False
     if memories_with(kind, refs).exclude(project_id__in=writable).exists():
         return True
+    # A local name or description of others depends on the term.
+    local = LocalText.objects.filter(kind=kind, **{"tag__in" if kind == "tag" else "term_id__in": list(refs)})
+    if local.exclude(project_ids__contained_by=list(writable)).exists():
+        return True
     if kind != "entity":
         return False
     (used,) = fetch_column(
@@ -164,6 +161,12 @@ def used_by_others(kind: str, refs: Collection[TermRef], viewer: Viewer) -> bool
         {"ids": list(refs), "writable": list(writable)},
     )
     return bool(used)
+
+
+def projects_with(kind: str, ref: TermRef, among: Collection[int]) -> list[int]:
+    """The projects among the given ones that have a memory with a term, in any state."""
+    rows = memories_with(kind, [ref])
+    return [project_id for project_id in sorted(among) if rows.filter(project_id=project_id).exists()]
 
 
 def projects_of(memory_ids: Collection[int]) -> list[int]:
@@ -216,19 +219,33 @@ def working_copy_of(kind: str, refs: Iterable[TermRef]) -> WorkingCopy:
     """A working copy of terms of a kind, with the rows that refer to them."""
     if kind == "category":
         # The whole tree: paths are unique among all categories.
-        return WorkingCopy({"category": read_rows("category"), "former_path": read_rows("former_path")})
-    parameters = {"refs": list(refs)}
+        return WorkingCopy(
+            {
+                "category": read_rows("category"),
+                "former_path": read_rows("former_path"),
+                "local_text": read_rows("local_text", "kind = 'category'"),
+            }
+        )
+    parameters = {"kind": kind, "refs": list(refs)}
+    local_texts = read_rows(
+        "local_text",
+        "kind = 'tag' AND (tag = ANY(%(refs)s) OR lower(text) = ANY(%(refs)s) AND role <> 'description')"
+        if kind == "tag"
+        else "kind = %(kind)s AND term_id = ANY(%(refs)s::bigint[])",
+        parameters,
+    )
     if kind == "tag":
         aliases = read_rows("tag_alias", "tag = ANY(%(refs)s) OR alias = ANY(%(refs)s)", parameters)
-        return WorkingCopy({"tag_alias": aliases})
+        return WorkingCopy({"tag_alias": aliases, "local_text": local_texts})
     if kind == "concept":
         condition = (
             "id = ANY(%(refs)s) OR broader_ids && %(refs)s::integer[] OR narrower_ids && %(refs)s::integer[]"
             " OR related_ids && %(refs)s::integer[]"
         )
-        return WorkingCopy({"concept": read_rows("concept", condition, parameters)})
+        return WorkingCopy({"concept": read_rows("concept", condition, parameters), "local_text": local_texts})
     relationships = read_rows("relationship", "source_id = ANY(%(refs)s) OR target_id = ANY(%(refs)s)", parameters)
-    return WorkingCopy({"entity": read_rows("entity", "id = ANY(%(refs)s)", parameters), "relationship": relationships})
+    entities = read_rows("entity", "id = ANY(%(refs)s)", parameters)
+    return WorkingCopy({"entity": entities, "relationship": relationships, "local_text": local_texts})
 
 
 def broader_concepts() -> dict[int, set[int]]:

@@ -258,7 +258,7 @@ def _refuse_undo(curation: Curation, viewer: Viewer) -> None:
     for kind, _, ref in (key.partition(":") for key in curation.terms):
         refs.setdefault(kind, []).append(ref if kind == "tag" else int(ref))
     if (writable is not None and not set(curation.project_ids) <= writable) or any(
-        used_by_others(kind, of_kind, viewer) for kind, of_kind in refs.items()
+        used_by_others(kind, of_kind, viewer) for kind, of_kind in refs.items() if kind != "tag"
     ):
         raise UndoRefusedError(OTHERS_USE_IT)
     later = Curation.objects.filter(pk__gt=curation.pk, undone_at=None, terms__overlap=curation.terms).order_by("-pk")

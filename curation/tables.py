@@ -17,11 +17,12 @@ NAMES = {
     "relationship": "categories_relationship",
     "former_path": "categories_formerpath",
     "tag_alias": "categories_tagalias",
+    "local_text": "categories_localtext",
     "entity_vector": "categories_entityvector",
     "relationship_vector": "categories_relationshipvector",
 }
 # Tables that refer to terms. The database deletes a former path with its category, so it is updated first.
-REFERRING = ("relationship", "former_path", "tag_alias")
+REFERRING = ("relationship", "former_path", "tag_alias", "local_text")
 VECTORS = {"entity": "entity_vector", "relationship": "relationship_vector"}
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from categories.details import joined_aliases
 from categories.kinds import VOCABULARIES
 from categories.paths import clean_name
 from curation.working_copy import CurationRefusedError, Relink, TableRow, WorkingCopy
@@ -23,8 +22,8 @@ def term_rename(copy: WorkingCopy, kind: str, term_id: int, name: str) -> None:
     if new == row["name"]:
         raise CurationRefusedError(f"Its name is already “{new}”.", "name")
     old = row["name"]
-    row["aliases"] = joined_aliases(new, row["aliases"], [old])
     row["name"] = new
+    copy.add_names(kind, term_id, [old])
     copy.title = f"Renamed the {kind} {old} to {new}"
     copy.add_line("name", old, new, subject=(kind, term_id))
 
@@ -42,14 +41,20 @@ def term_edit(copy: WorkingCopy, kind: str, term_id: int, values: Mapping[str, A
     """Set columns of a category, a concept or an entity. An entity is still found under its previous type."""
     row = copy.table(kind)[term_id]
     label = row[VOCABULARIES[kind].label_column]
-    differing = {column: value for column, value in values.items() if row[column] != value}
+    shown = {column: row[column] for column in values}
+    if "description" in values and (local := copy.shown_local(kind, term_id, "description")) and copy.scope is not None:
+        shown["description"] = local[0]["text"]
+    differing = {column: value for column, value in values.items() if shown[column] != value}
     if not differing:
         raise CurationRefusedError(f"{label} has these values already.", next(iter(values), ""))
     for column, value in differing.items():
         before = row[column]
+        if column == "description":
+            before = copy.describe(kind, term_id, str(value))
+        else:
+            row[column] = value
         if column == "entity_type":
-            row["aliases"] = joined_aliases(row["name"], row["aliases"], [f"{before}:{row['name']}"])
-        row[column] = value
+            copy.add_names(kind, term_id, [f"{before}:{row['name']}"])
         what = column.removeprefix(f"{kind}_")
         copy.add_line(what, *("" if one is None else str(one) for one in (before, value)), subject=(kind, term_id))
     copy.title = f"Edited the {kind} {label}"
@@ -104,21 +109,26 @@ def _merge_terms(copy: WorkingCopy, kind: str, source_id: int, target_id: int) -
     source, target = rows[source_id], rows[target_id]
     if source_id == target_id:
         raise CurationRefusedError(f"{source['name']} cannot be merged into itself.", "target")
+    # A public name of a term that ends by a curator of some projects becomes local.
     names = [source["name"], *source["aliases"]]
     source_type, target_type = source[f"{kind}_type"], target[f"{kind}_type"]
     source_name, target_name = source["name"], target["name"]
+    before = ", ".join(copy.names_shown(kind, target_id))
     if kind == "entity" and source_type != target_type:
         source_name, target_name = f"{source_type}:{source_name}", f"{target_type}:{target_name}"
         # An alias has no type, so `type:name` becomes an alias to be found still.
         names = [*names, *(f"{source_type}:{name}" for name in names if ":" not in name)]
-    before = ", ".join(target["aliases"])
-    target["aliases"] = joined_aliases(target["name"], target["aliases"], names)
-    target["description"] = target["description"] or source["description"]
+        for row in [row for row in copy.local_rows(kind, source_id) if ":" not in row["text"]]:
+            copy.add_row("local_text", **{**row, "id": 0, "text": f"{source_type}:{row['text']}"})
+    copy.move_local(kind, source_id, target_id)
+    copy.add_names(kind, target_id, names)
+    if source["description"] and not target["description"]:
+        copy.describe(kind, target_id, source["description"])
     copy.merged[source_id] = target_id
     copy.relinks.append(Relink(kind, (source_id,), target_id))
     copy.title = f"Merged the {kind} {source_name} into {target_name}"
     copy.add_line("merges into", source_name, target_name, subject=(kind, source_id))
-    if before != (after := ", ".join(target["aliases"])):
+    if before != (after := ", ".join(copy.names_shown(kind, target_id))):
         copy.add_line("other names", before, after, subject=(kind, target_id))
     del rows[source_id]
     return source, target
@@ -300,20 +310,20 @@ def _describe_relationship(copy: WorkingCopy, verb: str, source_id: int, kind: s
 # --- tags -----------------------------------------------------------------------------------------------------------
 
 
-def tag_merge(copy: WorkingCopy, source: str, target: str) -> None:
-    """Replace a tag by another tag on all memories. The tag becomes an alias."""
+def tag_merge(copy: WorkingCopy, source: str, target: str, memory_ids: tuple[int, ...] | None = None) -> None:
+    """Replace a tag by another tag on all memories, or on these. The tag becomes an alias."""
     if source == target:
         raise CurationRefusedError(f"{source} cannot be merged into itself.", "target")
-    _replace_tag(copy, source, target)
+    _replace_tag(copy, source, target, memory_ids)
     copy.title = f"Merged the tag {source} into {target}"
     copy.add_line("merges into", source, target, subject=("tag", source))
 
 
-def tag_rename(copy: WorkingCopy, old: str, new: str) -> None:
-    """Rename a tag to an unused name. The old name becomes an alias."""
+def tag_rename(copy: WorkingCopy, old: str, new: str, memory_ids: tuple[int, ...] | None = None) -> None:
+    """Rename a tag to an unused name, on all memories or on these. The old name becomes an alias."""
     if old == new:
         raise CurationRefusedError(f"Its name is already “{new}”.", "name")
-    _replace_tag(copy, old, new)
+    _replace_tag(copy, old, new, memory_ids)
     copy.title = f"Renamed the tag {old} to {new}"
     copy.touched.add(("tag", new))
     copy.add_line("name", old, new, subject=("tag", old))
@@ -331,14 +341,26 @@ def tag_aliases_set(copy: WorkingCopy, tag: str, add: Iterable[str], remove: Ite
     """Add and remove aliases of a tag."""
     rows = copy.table("tag_alias")
     known = {row["alias"]: row for row in rows.values()}
+    local = {row["text"]: row for row in copy.shown_local("tag", tag)}
     for alias in remove:
-        if alias not in known or known[alias]["tag"] != tag:
+        if alias in local:
+            copy.remove_local(local[alias])
+        elif alias not in known or known[alias]["tag"] != tag:
             raise CurationRefusedError(f"“{alias}” is not an alias of {tag}.", "remove")
-        del rows[known[alias]["id"]]
+        elif copy.scope is not None:
+            raise CurationRefusedError(
+                f"“{alias}” is an alias in all projects: only a curator of all projects can remove it.", "remove"
+            )
+        else:
+            del rows[known[alias]["id"]]
         copy.add_line("alias", alias, subject=("tag", tag))
     for alias in add:
         if alias == tag:
             raise CurationRefusedError(f"“{alias}” is the tag itself.", "add")
+        if copy.scope is not None:
+            copy.add_local("tag", tag, "alias", alias)
+            copy.add_line("alias", "", alias, subject=("tag", tag))
+            continue
         if alias in known:
             raise CurationRefusedError(f"“{alias}” is already an alias of {known[alias]['tag']}.", "add")
         # A tag that no memory has any more may still have aliases: they follow it.
@@ -361,9 +383,13 @@ def clean_tag(text: str, field: str = "name") -> str:
     return tag
 
 
-def _replace_tag(copy: WorkingCopy, old: str, new: str) -> None:
+def _replace_tag(copy: WorkingCopy, old: str, new: str, memory_ids: tuple[int, ...] | None) -> None:
     """Move the memories and the aliases of a tag to another tag."""
     rows = copy.table("tag_alias")
+    if copy.scope is not None:
+        _replace_local_tag(copy, old, new)
+        copy.relinks.append(Relink("tag", (old,), new, memory_ids))
+        return
     for row in list(rows.values()):
         if row["alias"] in (old, new):
             del rows[row["id"]]
@@ -371,3 +397,19 @@ def _replace_tag(copy: WorkingCopy, old: str, new: str) -> None:
             row["tag"] = new
     copy.add_row("tag_alias", alias=old, tag=new)
     copy.relinks.append(Relink("tag", (old,), new))
+
+
+def _replace_local_tag(copy: WorkingCopy, old: str, new: str) -> None:
+    """Let a tag and its aliases be names of another tag in the projects of the operation."""
+    scope = set(copy.scope or ())
+    for row in list(copy.table("local_text").values()):
+        if scope.isdisjoint(row["project_ids"]):
+            continue
+        if row["text"] in (old, new) or row["tag"] == old:
+            copy.remove_local(row)
+        if row["tag"] == old and row["text"] != new:
+            copy.add_local("tag", new, "alias", row["text"])
+    for row in copy.table("tag_alias").values():
+        if row["tag"] == old and row["alias"] != new:
+            copy.add_local("tag", new, "alias", row["alias"])
+    copy.add_local("tag", new, "alias", old)

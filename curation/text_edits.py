@@ -3,7 +3,7 @@
 An edit replaces the previous text; imports only add to it, by the `enrich` services.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -12,11 +12,11 @@ from django.db.models.functions import Lower
 
 from access.audit import audit
 from access.viewer import Viewer
-from categories.models import Category, Concept, Entity, Relationship
+from categories.models import Category, Concept, Entity, LocalText, Relationship
 from categories.paths import clean_name
 from categories.searched_terms import RELATIONSHIPS, SEARCHED_KINDS, terms_refresh
 from categories.services import vocabulary_lock_shared
-from curation.queries import OTHERS_USE_IT, used_by_others
+from curation.queries import OTHERS_USE_IT, projects_with, used_by_others, visible_terms
 from memories.records import unstorable
 from memories.storage import corpus_bump
 
@@ -40,9 +40,42 @@ def term_describe(
     kind = str(term._meta.model_name)
     _require_curator(viewer, kind, [term.pk])
     names = clean_aliases(aliases, term.name)
-    refuse_taken_names(names, namesakes(kind, term.pk, getattr(term, "entity_type", "")))
-    _edit(term, {"description": _text(description, "description"), "aliases": names}, viewer)
+
+    def is_visible(other: int) -> bool:
+        return bool(visible_terms(kind, [other], viewer))
+
+    refuse_taken_names(names, namesakes(kind, term.pk, getattr(term, "entity_type", "")), is_visible)
+    text = _text(description, "description")
+    values: dict[str, Any] = {"description": text, "aliases": names}
+    if viewer.writable_project_ids is not None:
+        values = _write_local(term, kind, text, names, viewer)
+    _edit(term, values, viewer)
     terms_refresh(SEARCHED_KINDS[kind], [term.pk])
+
+
+def _write_local(
+    term: Category | Concept | Entity, kind: str, description: str, aliases: Sequence[str], viewer: Viewer
+) -> dict[str, Any]:
+    """Store the texts that differ from the public ones as local ones. Returns the public ones that remain."""
+    stored = type(term)._default_manager.get(pk=term.pk)
+    scope = projects_with(kind, term.pk, viewer.writable_project_ids or frozenset())
+    shown = {alias.lower() for alias in aliases}
+    public = [alias for alias in stored.aliases if alias.lower() in shown]
+    new = [(LocalText.Role.ALIAS, alias) for alias in aliases if alias.lower() not in {one.lower() for one in public}]
+    if description and description != stored.description:
+        new.append((LocalText.Role.DESCRIPTION, description))
+    # Others have no local text on this term: `_require_curator` has checked it.
+    own = LocalText.objects.filter(kind=kind, term_id=term.pk).exclude(role=LocalText.Role.PATH)
+    before = sorted(own.values_list("role", "text"))
+    if before != sorted((str(role), text) for role, text in new):
+        own.delete()
+        LocalText.objects.bulk_create(
+            LocalText(kind=kind, term_id=term.pk, role=role, text=text, project_ids=scope) for role, text in new
+        )
+        texts = [[str(role), text] for role, text in new]
+        audit(viewer, f"{kind}_describe", term, before={"local": [*map(list, before)]}, after={"local": texts})
+        corpus_bump()
+    return {"description": stored.description, "aliases": public}
 
 
 @transaction.atomic
@@ -105,9 +138,10 @@ def namesakes(kind: str, term_id: int, entity_type: str = "") -> QuerySet[Any]:
     return Concept.objects.exclude(pk=term_id) if kind == "concept" else Category.objects.none()
 
 
-def refuse_taken_names(aliases: list[str], others: QuerySet[Any]) -> None:
-    """Refuse aliases that are the name of another row: names are looked up before aliases."""
+def refuse_taken_names(aliases: list[str], others: QuerySet[Any], is_visible: Callable[[int], bool]) -> None:
+    """Refuse aliases that are the name of another visible row: names are looked up before aliases."""
     lowered = [alias.lower() for alias in aliases]
-    named = others.annotate(lower=Lower("name")).filter(Q(lower__in=lowered)).first() if lowered else None
+    rows = others.annotate(lower=Lower("name")).filter(Q(lower__in=lowered)) if lowered else ()
+    named = next((row for row in rows if is_visible(row.pk)), None)
     if named is not None:
         raise EditRefusedError(f"“{named.name}” is already the name of {named} (#{named.pk}).", "aliases")

@@ -9,6 +9,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from categories.details import joined_aliases
+from categories.local_texts import Projects
 from web.errors import Refusal
 
 TableRow = dict[str, Any]
@@ -81,6 +83,10 @@ class WorkingCopy:
     """Ids of terms that were merged, with the ids of their targets."""
     touched: set[tuple[str, TermRef]] = field(default_factory=set)
     """Unchanged terms that the operation depends on: a later change of them prevents its undo."""
+    scope: tuple[int, ...] | None = None
+    """The projects in which texts hold that the operation writes: they are local texts. None makes them public."""
+    visible: Projects = None
+    """The projects of the viewer, whose local texts the plan may show."""
 
     def __post_init__(self) -> None:
         self._before = deepcopy(self.rows)
@@ -98,6 +104,73 @@ class WorkingCopy:
         row_id = min([0, *rows]) - 1
         rows[row_id] = {"id": row_id, **values}
         return row_id
+
+    # --- names and descriptions: public ones are columns of the term, local ones are rows of their own ---------------
+
+    def local_rows(self, kind: str, ref: TermRef, role: str = "alias") -> list[TableRow]:
+        """The local texts of a term, whoever may see them."""
+        key = "tag" if kind == "tag" else "term_id"
+        rows = self.table("local_text").values()
+        return [row for row in rows if row["kind"] == kind and row[key] == ref and row["role"] == role]
+
+    def shown_local(self, kind: str, ref: TermRef, role: str = "alias") -> list[TableRow]:
+        """The local texts of a term that the viewer may see."""
+        rows = self.local_rows(kind, ref, role)
+        return [row for row in rows if self.visible is None or not self.visible.isdisjoint(row["project_ids"])]
+
+    def names_shown(self, kind: str, term_id: int) -> list[str]:
+        """All aliases of a term that the viewer may see."""
+        row = self.table(kind)[term_id]
+        return joined_aliases(row["name"], row["aliases"], [own["text"] for own in self.shown_local(kind, term_id)])
+
+    def add_names(self, kind: str, term_id: int, names: Iterable[str]) -> None:
+        """Give a category, a concept or an entity more aliases, without its own name."""
+        row = self.table(kind)[term_id]
+        public = joined_aliases(row["name"], row["aliases"], [])
+        joined = joined_aliases(row["name"], public, [*names])
+        if self.scope is None:
+            row["aliases"] = joined
+            return
+        row["aliases"] = public
+        for name in joined[len(public) :]:
+            self.add_local(kind, term_id, "alias", name)
+
+    def add_local(self, kind: str, ref: TermRef, role: str, text: str) -> None:
+        """Let a local text hold in the projects of the operation, in addition to others that have it."""
+        scope = sorted(self.scope or ())
+        for row in self.local_rows(kind, ref, role):
+            if row["text"].lower() == text.lower():
+                row["project_ids"] = sorted({*row["project_ids"], *scope})
+                return
+        own = {"term_id": None, "tag": ref} if kind == "tag" else {"term_id": ref, "tag": ""}
+        self.add_row("local_text", kind=kind, **own, role=role, text=text, project_ids=scope)
+
+    def remove_local(self, row: TableRow) -> None:
+        """Let a local text hold no longer in the projects of the operation; without a scope, in none."""
+        left = sorted(set(row["project_ids"]) - set(self.scope)) if self.scope is not None else []
+        if left:
+            row["project_ids"] = left
+        else:
+            del self.table("local_text")[row["id"]]
+
+    def describe(self, kind: str, term_id: int, description: str) -> str:
+        """Set the description of a term. Returns the one that the viewer saw before."""
+        row = self.table(kind)[term_id]
+        known = self.shown_local(kind, term_id, "description")
+        if self.scope is None:
+            before, row["description"] = str(row["description"]), description
+            return before
+        for own in known:
+            self.remove_local(own)
+        if description and description != row["description"]:
+            self.add_local(kind, term_id, "description", description)
+        return str(known[0]["text"] if known else row["description"])
+
+    def move_local(self, kind: str, source_id: int, target_id: int) -> None:
+        """Move the local texts of a merged term to its target, with their projects."""
+        for role in ("alias", "path", "description"):
+            for row in self.local_rows(kind, source_id, role):
+                row["term_id"] = target_id
 
     def add_line(self, what: str, before: str, after: str = "", *, subject: tuple[str, TermRef] | None = None) -> None:
         self.lines.append(PlanLine(what, before, after, subject))

@@ -150,7 +150,7 @@ def tags(request: ApiRequest) -> tuple[Timings, TagsReply]:
     viewer = allowed(request, "read")
     listing, query = facet_listing(request, FACET["tag"])
     page = facet_page(query, "tag", listing, viewer)
-    aliases = aliases_of_tags([value.value for value in page.facet.values])
+    aliases = aliases_of_tags([value.value for value in page.facet.values], viewer.project_ids)
     return page.timings, TagsReply(
         tags=[
             TagReply(tag=value.value, count=value.count, aliases=aliases.get(value.value, []))

@@ -109,7 +109,7 @@ def visible_tree(engine: Engine, viewer: Viewer) -> VisibleTree:
     """Call this and everything that uses the result within one snapshot."""
     revision = data_revision()
     counts = category_counts_at(revision, read_columns(engine), viewer.project_ids)
-    return VisibleTree(engine, viewer, revision, tree_at(revision), counts, names_at(revision))
+    return VisibleTree(engine, viewer, revision, tree_at(revision, viewer.project_ids), counts, names_at(revision))
 
 
 def ambiguity_warning(node: CachedCategory, others: Sequence[str]) -> tuple[SearchWarning, ...]:

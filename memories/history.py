@@ -15,7 +15,7 @@ from access.models import AuditEvent, MemoryChange
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.models import MadeBy
-from categories.queries import tags_now
+from categories.services import tags_written
 from memories.changes import kind_of_values
 from memories.models import Memory, Session
 from memories.queries import visible_to
@@ -159,8 +159,7 @@ def values_at(memory: Memory, event_id: str, links: Mapping[str, Any], viewer: V
         if plural in values:
             values[plural] = _present_refs(kind.name, values[plural])
     if "tags" in values:
-        now = tags_now(values["tags"])
-        values["tags"] = list(dict.fromkeys(now.get(tag, tag) for tag in values["tags"]))
+        values["tags"] = list(tags_written(values["tags"], memory.project_id, viewer))
     return values
 
 

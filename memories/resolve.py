@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import starmap
+from typing import Any
 
 from django.db import connection
 
+from categories.local_texts import known_terms
 from categories.models import MadeBy
 from categories.paths import parse_path
 from categories.services import (
@@ -19,6 +21,7 @@ from categories.services import (
     categories_ensure,
     concepts_ensure,
     entities_ensure,
+    local_names_match,
     tags_ensure,
 )
 from memories.models import Memory, Session
@@ -62,11 +65,51 @@ def names_of(records: Sequence[MemoryRecord]) -> RecordNames:
 
 
 def names_ensure(names: RecordNames, vocabulary: Vocabulary) -> None:
-    """Make or match the categories, concepts and entities of records, and resolve their tags."""
+    """Make or match the categories, concepts and entities of records, and resolve their tags.
+
+    All records belong to the project of the vocabulary, if it has one.
+    """
+    local_names_match(
+        tags=names.tags, paths=names.paths, concepts=names.concepts, entities=names.entities, vocabulary=vocabulary
+    )
+    names = _without_local(names, vocabulary)
     tags_ensure(tags=names.tags, vocabulary=vocabulary)
     categories_ensure(paths=names.paths, vocabulary=vocabulary)
     concepts_ensure(concepts=starmap(ConceptKey, names.concepts.items()), vocabulary=vocabulary)
     entities_ensure(entities=names.entities, vocabulary=vocabulary)
+    if vocabulary.most_new is not None:
+        vocabulary.refuse_many(_new_names(names, vocabulary))
+
+
+def _new_names(names: RecordNames, vocabulary: Vocabulary) -> int:
+    """The number of names that no memory has, as far as the writer sees; 0 if there are too few names to matter.
+
+    For viewers of some projects, existing names that only others use count too: a lower number would reveal them.
+    """
+    refs: dict[str, set[Any]] = {
+        "tag": {vocabulary.tags.get(tag, tag) for tag in names.tags},
+        "category": {pk for path in names.paths if (one := parse_path(path)) for pk in vocabulary.categories[one.path]},
+        "concept": {vocabulary.concepts[name] for name in names.concepts},
+        "entity": {vocabulary.entities[key] for key in names.entities},
+    }
+    if sum(map(len, refs.values())) <= (vocabulary.most_new or 0):
+        return 0
+    if vocabulary.viewer.project_ids is None:
+        return sum(vocabulary.made.values()) + len(refs["tag"] - known_terms("tag", refs["tag"], None))
+    return sum(len(own - vocabulary.known(kind, own)) for kind, own in refs.items())
+
+
+def _without_local(names: RecordNames, vocabulary: Vocabulary) -> RecordNames:
+    """The names that the project has for no other term: a local name must not make a term."""
+    local = {(kind, name) for kind, project_id, name in vocabulary.local if project_id == vocabulary.project_id}
+    if not local:
+        return names
+    return RecordNames(
+        tags={tag for tag in names.tags if ("tag", tag) not in local},
+        paths={path for path in names.paths if (one := parse_path(path)) and ("category", one.path) not in local},
+        concepts={name: kind for name, kind in names.concepts.items() if ("concept", name) not in local},
+        entities={key for key in names.entities if ("entity", key) not in local},
+    )
 
 
 def projects_make(slugs: Iterable[str], vocabulary: Vocabulary) -> None:
@@ -127,7 +170,7 @@ def record_snapshot(
         id=memory_id,
         project_id=project_id,
         title=title,
-        tags=vocabulary.tags_of(record.tags),
+        tags=vocabulary.tags_of(record.tags, project_id),
         state=record.state or Memory.State.ACTIVE.value,
         state_reason="",
         session_id=session_id,
@@ -139,9 +182,9 @@ def record_snapshot(
         record_hash=record_hash,
         raw=raw,
         batch_id=vocabulary.batch_id,
-        categories=category_refs(record.categories, vocabulary, made_by),
-        concepts=concept_refs(record, vocabulary, made_by),
-        entities=entity_refs(record, vocabulary, made_by),
+        categories=category_refs(record.categories, vocabulary, made_by, project_id),
+        concepts=concept_refs(record, vocabulary, made_by, project_id),
+        entities=entity_refs(record, vocabulary, made_by, project_id),
         links=named_links(record),
     )
 
@@ -152,24 +195,24 @@ def _ref(target_id: int, made_by: str, weight: float = 1.0) -> Ref:
     return Ref(target_id, made_by, weight)
 
 
-def category_refs(paths: Sequence[str], vocabulary: Vocabulary, made_by: MadeBy) -> tuple[Ref, ...]:
-    ids = {vocabulary.categories[parsed.path][-1] for path in paths if (parsed := parse_path(path))}
+def category_refs(paths: Sequence[str], vocabulary: Vocabulary, made_by: MadeBy, project_id: int) -> tuple[Ref, ...]:
+    ids = {vocabulary.category_of(parsed.path, project_id) for path in paths if (parsed := parse_path(path))}
     maker = made_by.value
     return tuple([_ref(category_id, maker) for category_id in sorted(ids)])
 
 
-def concept_refs(record: MemoryRecord, vocabulary: Vocabulary, made_by: MadeBy) -> tuple[Ref, ...]:
+def concept_refs(record: MemoryRecord, vocabulary: Vocabulary, made_by: MadeBy, project_id: int) -> tuple[Ref, ...]:
     weights: dict[int, float] = {}
     for concept in record.concepts:
-        concept_id = vocabulary.concepts[concept.name]
+        concept_id = vocabulary.concept_of(concept.name, project_id)
         weight = 1.0 if concept.weight is None else concept.weight
         weights[concept_id] = max(weight, weights.get(concept_id, 0.0))
     maker = made_by.value
     return tuple([_ref(concept_id, maker, weight) for concept_id, weight in sorted(weights.items())])
 
 
-def entity_refs(record: MemoryRecord, vocabulary: Vocabulary, made_by: MadeBy) -> tuple[Ref, ...]:
-    ids = {vocabulary.entities[entity.type, entity.name] for entity in record.entities}
+def entity_refs(record: MemoryRecord, vocabulary: Vocabulary, made_by: MadeBy, project_id: int) -> tuple[Ref, ...]:
+    ids = {vocabulary.entity_of((entity.type, entity.name), project_id) for entity in record.entities}
     maker = made_by.value
     return tuple([_ref(entity_id, maker) for entity_id in sorted(ids)])
 

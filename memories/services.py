@@ -5,9 +5,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
+from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
+from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
@@ -137,6 +139,7 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
     title = record.title or derived_title(record.content)
     content_hash = content_hash_of(title, record.content)
     _refuse_repeat(project, record, content_hash)
+    vocabulary.project_id, vocabulary.most_new = project.pk, _most_new(viewer)
     names_ensure(names_of([record]), vocabulary)
     snapshot = record_snapshot(
         record=record,
@@ -256,6 +259,11 @@ def _session_id(project: Project, session: str, agent: str, vocabulary: Vocabula
     return sessions_ensure({(project.pk, session): agent}, vocabulary)[project.pk, session]
 
 
+def _most_new(viewer: Viewer) -> int | None:
+    """The number of names that a memory may add; commands have access to the database anyway."""
+    return None if viewer.door == AuditEvent.Door.COMMAND else settings.MAX_NEW_NAMES
+
+
 def _made_by(viewer: Viewer) -> MadeBy:
     """Links made by a person are theirs; those of a record sent with a key or a command are imported."""
     return MadeBy.HUMAN if viewer.user_id is not None else MadeBy.IMPORT
@@ -303,7 +311,7 @@ def memory_update(
     """
     before = _lock_writable(memory_id, viewer, if_version)
     changes, superseded = _stated_supersession(changes, before.project_id, viewer)
-    vocabulary = Vocabulary(viewer)
+    vocabulary = Vocabulary(viewer, project_id=before.project_id, most_new=_most_new(viewer))
     names_ensure(names_of([changes]), vocabulary)
     after = _apply_changes(before, changes, vocabulary, viewer)
     if changed_fields(before, after):
@@ -343,7 +351,7 @@ def _changed_columns(
             "project", f"a memory stays in its project ({project.slug}); store it again in the other project"
         )
     if "tags" in given:
-        values["tags"] = vocabulary.tags_of(changes.tags)
+        values["tags"] = vocabulary.tags_of(changes.tags, before.project_id)
     if "title" in given:
         values["title"] = changes.title or derived_title(values.get("content", before.content))
     if "id" in given and changes.id != before.external_id:
@@ -365,12 +373,19 @@ def _changed_links(
     given = changes.model_fields_set
     values: dict[str, Any] = {}
     if "categories" in given:
-        values["categories"] = _keep_makers(before.categories, category_refs(changes.categories, vocabulary, made_by))
+        values["categories"] = _keep_makers(
+            before.categories, category_refs(changes.categories, vocabulary, made_by, before.project_id)
+        )
     if "concepts" in given:
-        weighted = {vocabulary.concepts[concept.name] for concept in changes.concepts if concept.weight is not None}
-        values["concepts"] = _keep_makers(before.concepts, concept_refs(changes, vocabulary, made_by), weighted)
+        weighted = {
+            vocabulary.concept_of(concept.name, before.project_id)
+            for concept in changes.concepts
+            if concept.weight is not None
+        }
+        concepts = concept_refs(changes, vocabulary, made_by, before.project_id)
+        values["concepts"] = _keep_makers(before.concepts, concepts, weighted)
     if "entities" in given:
-        values["entities"] = _keep_makers(before.entities, entity_refs(changes, vocabulary, made_by))
+        values["entities"] = _keep_makers(before.entities, entity_refs(changes, vocabulary, made_by, before.project_id))
     if "links" in given:
         successor = tuple(link for link in before.links if link.rel == SUPERSEDED_BY_REL)
         links = named_links(changes.model_copy(update={"superseded_by": ""}))

@@ -238,7 +238,7 @@ def _named(name_text: str, resolved: ResolvedQuery) -> Iterator[tuple[str, str, 
             yield "project", project.slug, (project.id,)
     if not resolved.plan.named:
         # In the other modes, and for a name in quotes; else the memories that carry it are among the matches.
-        for key, terms in named_candidates(resolved.names, name_text).items():
+        for key, terms in named_candidates(resolved.names, name_text, resolved.plan.project_ids).items():
             if key != "tag":
                 for term in value_terms(FACET[key], terms, resolved).values():
                     yield key, term.value, (term.id,)

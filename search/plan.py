@@ -9,6 +9,7 @@ from typing import TypeVar
 from django.conf import settings
 
 from access.viewer import Viewer
+from categories.local_texts import as_projects
 from categories.models import Category, Concept, Entity
 from categories.names import Names, names_at
 from categories.paths import clean_name
@@ -185,12 +186,13 @@ def _texts(query: SearchQuery, projects: Mapping[int, ProjectRow]) -> tuple[Lang
     )
 
 
-def named_candidates(names: Names, text: str) -> dict[str, tuple[Value, ...]]:
+def named_candidates(names: Names, text: str, project_ids: tuple[int, ...] | None) -> dict[str, tuple[Value, ...]]:
     """The terms whose name or alias is the whole text, by facet. Whether any memory carries them is not checked."""
     name, tag = clean_name(text), normalise_tag(text)
     if not name or len(name) > _MAX_NAME_LENGTH:
         return {}
-    found = {"tag": (tag,), **names.named(name, tag)}
+    found = names.named(name, tag, as_projects(project_ids))
+    found = {**found, "tag": (tag, *(other for other in found.get("tag", ()) if other != tag))}
     return {spec.key: found[spec.key] for spec in FACETS if spec.key in found}
 
 
@@ -207,7 +209,7 @@ def _named(
     signed = any(text.words.required or text.words.excluded for text in texts)
     if query.mode not in _BY_NAME or '"' in query.text or signed or not texts:
         return ()
-    named = tuple(named_candidates(names, query.text).items())
+    named = tuple(named_candidates(names, query.text, project_ids).items())
     carried = engine.match([EngineQuery(project_ids=project_ids, named=(one,)) for one in named])
     present = [one for one, found in zip(named, carried, strict=True) if found.total]
     visible = ((key, _carried(engine, project_ids, key, values)) for key, values in present)
@@ -290,7 +292,7 @@ def _resolve_names(
             found = {name: by_slug.get(name.lower()) for name in names}
             return _ChosenNames({name: (project.id,) for name, project in found.items() if project})
         case FacetKind.TREE:
-            nodes = _visible_terms(engine, project_ids, spec.key, resolve_categories(names))
+            nodes = _visible_terms(engine, project_ids, spec.key, resolve_categories(names, as_projects(project_ids)))
             return _ChosenNames(
                 {name: tuple(node.id for node in these) for name, these in nodes.items()},
                 {name: " or ".join(" / ".join(node.names) for node in these) for name, these in nodes.items()},
@@ -298,7 +300,7 @@ def _resolve_names(
             )
         case FacetKind.IDS:
             resolve = resolve_concepts if spec.key == "concept" else resolve_entities
-            terms = _visible_terms(engine, project_ids, spec.key, resolve(names))
+            terms = _visible_terms(engine, project_ids, spec.key, resolve(names, as_projects(project_ids)))
             return _ChosenNames(
                 {name: tuple(term.id for term in these) for name, these in terms.items()},
                 {name: these[0].label for name, these in terms.items()},
@@ -306,14 +308,14 @@ def _resolve_names(
     if spec.key == "state":
         return _ChosenNames({name: (name.lower(),) for name in names if name.lower() in STATES})
     if spec.key == "tag":
-        return _ChosenNames(resolve_tags(names))
+        return _ChosenNames(resolve_tags(names, project_ids))
     return _ChosenNames({name: (stored_as(spec.key, name),) for name in names})
 
 
-def resolve_tags(names: Collection[str]) -> dict[str, tuple[Value, ...]]:
+def resolve_tags(names: Collection[str], project_ids: tuple[int, ...] | None) -> dict[str, tuple[Value, ...]]:
     """The stored tag of each name; a merged or renamed tag resolves to its present name."""
     tags = {name: normalise_tag(name) for name in names}
-    now = tags_now(tags.values())
+    now = tags_now(tags.values(), as_projects(project_ids))
     return {name: (now.get(tag, tag),) for name, tag in tags.items()}
 
 

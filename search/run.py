@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from django.conf import settings
 
 from access.viewer import Viewer
+from categories.local_texts import as_projects
 from categories.queries import resolve_categories
 from search.baseline_counts import corpus_counts
 from search.did_you_mean import count_alternatives, match_warnings
@@ -193,7 +194,7 @@ def _facet_page(
 
 
 def _visible_categories(engine: Engine, resolved: ResolvedQuery, name: str) -> set[int]:
-    nodes = resolve_categories([name]).get(name, ())
+    nodes = resolve_categories([name], as_projects(resolved.plan.project_ids)).get(name, ())
     return visible_ids(engine, resolved.plan.project_ids, "category", [node.id for node in nodes])
 
 

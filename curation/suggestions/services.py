@@ -11,7 +11,7 @@ from access.audit import audit
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.models import Concept, ConceptLink, MadeBy
-from categories.services import ConceptKey, Vocabulary, concepts_ensure, vocabulary_lock_shared
+from categories.services import Vocabulary, vocabulary_lock_shared
 from curation.models import Curation
 from curation.queries import TermNotFoundError
 from curation.schemas import Merge
@@ -23,6 +23,7 @@ from curation.suggestions.queries import suggestions_matching, visible_suggestio
 from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
 from memories.models import Memory, Project
+from memories.resolve import RecordNames, names_ensure
 from memories.services import (
     ChangeRefusedError,
     MemoryNotFoundError,
@@ -77,9 +78,11 @@ def _apply_link(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool) ->
     made = 0
     if row.kind == Kind.CONCEPT and row.target_id is None:
         name = str(row.proposal["concept"])
-        created = Vocabulary(viewer)
-        concepts_ensure(concepts=[ConceptKey(name, str(row.proposal.get("concept_type", "")))], vocabulary=created)
-        term_id, made = created.concepts[name], created.made.get("concepts", 0)
+        project_id = Memory.objects.values_list("project_id", flat=True).get(pk=memory_id)
+        created = Vocabulary(viewer, project_id=project_id)
+        concept_type = str(row.proposal.get("concept_type", ""))
+        names_ensure(RecordNames(frozenset(), frozenset(), {name: concept_type}, frozenset()), created)
+        term_id, made = created.concept_of(name, project_id), created.made.get("concepts", 0)
     elif not vocabulary.model._default_manager.filter(pk=_target(row)).exists():
         raise SuggestionRefusedError(f"The {row.kind} no longer exists.")
     else:

@@ -132,7 +132,7 @@ def _node(kind: NodeKind, ref: str, params: AroundRequest, viewer: Viewer, engin
         with watch.stage("hits"):
             newest = engine.hits(plan, Sort.NEWEST, limit=_SAMPLES, offset=0)
             samples = load_hits([Ranked(pk) for pk, _ in newest], context.resolved, viewer)
-            aliases, description = description_of(kind, term.id)
+            aliases, description = description_of(kind, term, viewer.project_ids)
         with watch.stage("graph"):
             around = neighbourhood_of(context, term, params)
     return NodeDetail(kind, term, aliases, description, profile, samples, around, watch.timings)

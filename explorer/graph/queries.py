@@ -16,6 +16,7 @@ from django.db import connection
 from django.db.models import BigIntegerField, F, Func
 
 from access.viewer import Viewer
+from categories.local_texts import Projects, TermTexts, texts_of
 from categories.names import Names
 from categories.queries import Term, resolve_concepts, resolve_entities
 from explorer.graph.adjacency import Ints
@@ -145,7 +146,7 @@ def find_node(context: GraphContext, ref: str) -> Term:
     matches = _known(context, context.terms([int(ref)]).values()) if is_id else ()
     if not matches:
         resolve = resolve_entities if kind is ENTITY else resolve_concepts
-        matches = _known(context, resolve([ref]).get(ref, ()))
+        matches = _known(context, resolve([ref], context.viewer.project_ids).get(ref, ()))
     # An exact match wins over names that differ in case only.
     exact = [term for term in matches if term.value == ref]
     if len(matches) == 1 or len(exact) == 1:
@@ -166,12 +167,13 @@ def _known(context: GraphContext, terms: Iterable[Term]) -> tuple[Term, ...]:
     return tuple(term for pk, term in by_id.items() if pk in visible)
 
 
-def description_of(kind: NodeKind, pk: int) -> tuple[tuple[str, ...], str]:
-    """The aliases and the description of a node."""
+def description_of(kind: NodeKind, term: Term, projects: Projects) -> tuple[tuple[str, ...], str]:
+    """The aliases and the description of a node, with the local ones of the projects."""
     with connection.cursor() as cursor:
-        cursor.execute(_DESCRIPTION.format(table=kind.table), [pk])
+        cursor.execute(_DESCRIPTION.format(table=kind.table), [term.id])
         aliases, description = cursor.fetchone() or ((), "")
-    return tuple(aliases), description
+    local = texts_of(kind.key, [term.id], projects).get(term.id, TermTexts())
+    return local.named(term.label, aliases), local.described(description, projects)
 
 
 # --- links -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from django.utils import timezone
 from pydantic import ValidationError
 
 from access.viewer import Viewer
-from categories.models import MadeBy
+from categories.models import LocalText, MadeBy
 from categories.services import VOCABULARY_LOCK, Vocabulary
 from memories.bulk_copy import InsertBlock, array_literal, insert_block
 from memories.importers.analysers import Analysers, analysers
@@ -295,7 +295,17 @@ def _names_settle(
         # Make no names for records that are refused or unchanged.
         kept = set(map(id, written))
         names = names_of([one.record for one in block.items if isinstance(one, Incoming) and id(one) in kept])
-    names_ensure(names, run.vocabulary)
+    if LocalText.objects.exists():
+        # A name may mean another term in some projects.
+        by_project: dict[int, list[MemoryRecord]] = {}
+        for one in written:
+            by_project.setdefault(run.projects[_project_of(run, one.record)].id, []).append(one.record)
+        for project_id, records in by_project.items():
+            run.vocabulary.project_id = project_id
+            names_ensure(names_of(records), run.vocabulary)
+        run.vocabulary.project_id = None
+    else:
+        names_ensure(names, run.vocabulary)
     _sessions_ensure(run, written)
     _changed_update(run, changed)
     return list(zip(new, numbers_settle(run, [one.stored for one in new]), strict=True)) if new else []

@@ -35,6 +35,7 @@ TABLES = (
     "categories_relationshipvector",
     "categories_formerpath",
     "categories_tagalias",
+    "categories_localtext",
 )
 
 

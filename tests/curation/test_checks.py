@@ -5,7 +5,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from access.models import AuditEvent
-from categories.models import Category, CategoryLink, Concept, FormerPath, Relationship, TagAlias
+from categories.models import Category, CategoryLink, Concept, LocalText, Relationship, TagAlias
 from curation.checks import findings, vocabulary_mend
 from memories.models import Memory
 from tests.curation.conftest import dump, number
@@ -42,8 +42,8 @@ def break_tags():
     Memory.objects.filter(external_id="t1").update(tags=["tea", "brewing", "tea"])
 
 
-def break_former_path():
-    FormerPath.objects.create(path="kitchen", category=Category.objects.get(path="yard"))
+def break_local_text():
+    LocalText.objects.create(kind="concept", term_id=999_999, role="alias", text="warmth", project_ids=[1])
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def break_former_path():
         pytest.param(break_self_reference, "which is itself", True, id="itself"),
         pytest.param(break_evidence, "refers to memories that do not exist", True, id="evidence"),
         pytest.param(break_tags, "has a tag twice", True, id="tag twice"),
-        pytest.param(break_former_path, "former path of a category, and the path of another", True, id="former path"),
+        pytest.param(break_local_text, "local text warmth belongs to the concept #999999", True, id="local text"),
     ],
 )
 def test_what_is_damaged_is_told_and_mended(corpus, curator, damage, told, exactly):

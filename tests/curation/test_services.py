@@ -61,7 +61,7 @@ def test_merged_categories_are_one(corpus, curator):
     # t2 was in both.
     assert CategoryLink.objects.filter(memory_id=number("t2")).count() == 1
     assert total(curator, category="kitchen/brewing") == total(curator, category="kitchen/oven") == 2
-    assert [node.path for node in resolve_categories(["stove"])["stove"]] == ["kitchen/brewing"]
+    assert [node.path for node in resolve_categories(["stove"], None)["stove"]] == ["kitchen/brewing"]
 
 
 def test_children_move_with_a_merged_category_and_merge_where_they_collide(corpus, curator):
@@ -369,12 +369,9 @@ def test_a_tree_has_at_most_twelve_levels(corpus, curator):
 @pytest.mark.parametrize(
     "asked",
     [
-        pytest.param(Rename(kind="tag", term="boat", name="ship"), id="rename"),
-        pytest.param(Merge(kind="tag", source="tea", target="hardware"), id="merge"),
         pytest.param(Rename(kind="category", term="yard", name="Garden"), id="category of which others have a part"),
-        pytest.param(Alias(kind="entity", term="person:Mio", add=["M."]), id="entity of others' relationships"),
+        pytest.param(Rename(kind="entity", term="person:Mio", name="M."), id="entity of others' relationships"),
         pytest.param(Relate(kind="entity", term="person:Mio", how="owns", other="tool:kettle"), id="what is stated"),
-        pytest.param(Split(kind="tag", term="boat", name="ship", query="tag=tea&tag=none"), id="whose it is"),
     ],
 )
 def test_what_others_use_is_not_for_a_curator_of_one_project_and_no_number_is_told(tea_curator, curator, asked):

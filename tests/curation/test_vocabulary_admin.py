@@ -50,7 +50,7 @@ def test_description_and_aliases_are_saved_audited_and_seen(curator, kitchen):
     assert event.before == {"description": "", "aliases": []}
     assert event.after == {"description": "Where we cook.", "aliases": ["Küche", "Galley"]}
     assert revision() == before + 1
-    assert [node.path for node in resolve_categories(["galley"])["galley"]] == ["kitchen"]
+    assert [node.path for node in resolve_categories(["galley"], None)["galley"]] == ["kitchen"]
 
 
 def test_saving_without_a_change_leaves_no_trace(curator, kitchen):

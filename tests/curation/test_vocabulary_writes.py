@@ -184,13 +184,12 @@ def test_a_curator_of_one_project_makes_terms_of_their_own_memories_only(tea_key
         )
     there_and_back(tea_key, Create(kind="concept", name="Infusion", memories=[number("t1")]))
     there_and_back(tea_key, Edit(kind="concept", term="infusion", weight=2))
-    # Once a memory of another project is about it, it is no longer theirs to change.
+    # Once a memory of another project is about it, only texts of their own project are theirs to change.
     memory_create(record=MemoryRecord(project="boat", content="x", concepts=({"name": "Infusion"},)), viewer=curator)
-    for asked in (
-        Edit(kind="concept", term="infusion", weight=3),
-        Alias(kind="concept", term="infusion", add=["brew"]),
-    ):
-        assert "cannot write" in curation_plan(operation=asked, viewer=tea_key).refusals[0]
+    weigh = Edit(kind="concept", term="infusion", weight=3)
+    assert "cannot write" in curation_plan(operation=weigh, viewer=tea_key).refusals[0]
+    there_and_back(tea_key, Alias(kind="concept", term="infusion", add=["brew"]))
+    there_and_back(tea_key, Edit(kind="concept", term="infusion", description="Leaves in hot water."))
 
 
 def test_a_curator_of_one_project_states_nothing_that_they_would_not_see(tea_key, curator):
