@@ -14,7 +14,7 @@ from text.query_syntax import Alternative, TextQuery
 _MAX_COMBINATIONS = 120
 
 # Weights of content, summary and references, tags, title (D, C, B, A).
-_RANK = "ts_rank('{0.15, 0.3, 0.6, 1.0}', m.terms, %s::tsquery, 1)"
+RANK = "ts_rank('{0.15, 0.3, 0.6, 1.0}', m.terms, %s::tsquery, 1)"
 
 # Conditions for facets without a value. The arrays are never null.
 _NO_VALUE = {
@@ -187,7 +187,7 @@ class Sql:
         """The rank of a row by the words of one language. Words that the query repeats count twice."""
         repeated = [pattern for pattern, _ in words.repeated]
         ranks = (
-            _RANK % self.bind(" | ".join(f"({tsquery(pattern)})" for pattern in patterns))
+            RANK % self.bind(" | ".join(f"({tsquery(pattern)})" for pattern in patterns))
             for patterns in (words.positive, repeated)
             if patterns
         )

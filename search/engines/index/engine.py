@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from django.db import connection
 
-from search.engines.array_files import Array, DamagedError, Mask
+from search.engines.array_files import Array, DamagedError
 from search.engines.base import (
     Counts,
     EngineQuery,
     EngineUnavailableError,
     FacetRequest,
-    Ids,
     MatchSet,
     Neighbours,
     Place,
@@ -33,6 +32,7 @@ from search.engines.index.counts import FacetCounter
 from search.engines.index.match import MatchMasks
 from search.engines.index.segments import title_keys
 from search.engines.index.store import View, docs_of, ids_at, values_at
+from search.engines.index.word_ranking import by_date, date_of, ranked, word_scores
 from search.engines.knn import similarities_of
 from search.engines.segment_store import NotReadableError
 from search.facets import FACETS
@@ -117,7 +117,7 @@ class IndexEngine:
 
     def word_scores(self, plan: EngineQuery, ids: Sequence[int]) -> dict[int, float]:
         with reporting_failures(self._view):
-            return word_scores(self._view, plan, np.array(ids, np.int64))
+            return word_scores(self._view, self._matches, plan, np.array(ids, np.int64))
 
     def match(self, plans: Sequence[EngineQuery], *, no_values: bool = False, reuse: bool = False) -> list[MatchSet]:
         with reporting_failures(self._view):
@@ -161,7 +161,7 @@ class IndexEngine:
         if after is not None:
             docs = _after(self._view, docs, order, after)
         docs = by_date(self._view, docs, offset + limit, order)[offset:]
-        dates = values_at(self._view, _date_of(order), docs).tolist()
+        dates = values_at(self._view, date_of(order), docs).tolist()
         return [Place(*one) for one in zip(map(days.instant_of, dates), ids_at(self._view, docs), strict=True)]
 
     def counts(
@@ -235,104 +235,16 @@ def _shifted(moment: datetime, by: timedelta) -> datetime:
         return moment
 
 
-# Up to this many docs, only those are ranked. Of more, the best of all are read until enough of them match.
-_RANK_DIRECTLY = 400
-_FIRST_LOOK = 200
-_DEEPEST_LOOK = 100_000
-
-
-def by_date(view: View, docs: Array, limit: int, order: Sort = Sort.NEWEST) -> Array:
-    """The first `limit` docs by a date; ties are broken by id in the same direction."""
-    if order != Sort.UPDATED:
-        # Quarters of an hour take half the memory of instants, and decide most comparisons.
-        docs = docs[_top_positions(values_at(view, "quarter", docs), limit, oldest=order == Sort.OLDEST)]
-    keys = values_at(view, _date_of(order), docs)
-    docs = docs[kept := _top_positions(keys, limit, oldest=order == Sort.OLDEST)]
-    sign = 1 if order == Sort.OLDEST else -1
-    found: Array = docs[np.lexsort((sign * values_at(view, "id", docs), sign * keys[kept]))[:limit]]
-    return found
-
-
-def _date_of(order: Sort) -> str:
-    """The column of an order by date."""
-    return "updated" if order == Sort.UPDATED else "created"
-
-
 def _after(view: View, docs: Array, order: Sort, place: Place) -> Array:
     """The docs after a place in an order by date."""
     sign = 1 if order == Sort.OLDEST else -1
-    beyond = sign * values_at(view, _date_of(order), docs)
+    beyond = sign * values_at(view, date_of(order), docs)
     edge = sign * days.microseconds_of(place.key)  # type: ignore[arg-type]
     tied = np.flatnonzero(beyond == edge)
     mask = beyond > edge
     mask[tied] = sign * values_at(view, "id", docs[tied]) > sign * place.id
     found: Array = docs[mask]
     return found
-
-
-def _top_positions(keys: Array, limit: int, *, oldest: bool) -> Array:
-    """The positions of the first `limit` keys, from the lowest or from the highest, and of all ties with the last."""
-    if limit >= len(keys):
-        return np.arange(len(keys))
-    if not limit:
-        return np.arange(0)
-    last = limit - 1 if oldest else len(keys) - limit
-    edge = np.partition(keys, last)[last]
-    return np.flatnonzero(keys <= edge if oldest else keys >= edge)
-
-
-def word_scores(view: View, plan: EngineQuery, ids: Ids) -> dict[int, float]:
-    """The scores of memories that have any of the words."""
-    query = words.rank_query(plan.texts, matching=False)
-    docs = docs_of(view, ids)
-    docs = np.sort(docs[docs >= 0])
-    if query is None or not len(docs):
-        return {}
-    scores, found = words.best(view.searcher, words.within_docs(query, docs.astype(np.uint32)), len(docs))
-    return dict(zip(ids_at(view, found), scores.tolist(), strict=True))
-
-
-def ranked(view: View, matches: MatchMasks, plan: EngineQuery, mask: Mask, limit: int) -> tuple[Array, Array]:
-    """The best `limit` docs of the mask and their scores: by score, then the newest, then the highest id.
-
-    Matches by name alone have no score.
-    """
-    every, limit = mask, min(limit, matches.count(mask))
-    if plan.named and plan.texts:
-        mask = matches.cached(("words of", id(mask)), lambda: every & matches.by_words(plan))
-    matched = matches.docs(mask)
-    hits = len(matched)
-    query = words.rank_query(plan.texts)
-    if query is None or not limit or not hits:
-        newest = by_date(view, matches.docs(every), limit)
-        return newest, np.zeros(len(newest))
-    whole, look = query, max(_FIRST_LOOK, 2 * limit)
-    if few := hits <= _RANK_DIRECTLY:
-        query, look = words.within_docs(whole, matched.astype(np.uint32)), hits
-    while True:
-        scores, docs = words.best(view.searcher, query, look)
-        everything = len(docs) < look or few
-        passed = mask[docs]
-        if not everything:
-            # More docs may have the last score.
-            passed &= scores > scores[-1]
-        if everything or int(np.count_nonzero(passed)) >= min(limit, hits):
-            break
-        look *= 8
-        if look > _DEEPEST_LOOK and hits <= _DEEPEST_LOOK // 2:
-            few, look = True, hits
-            query = words.within_docs(whole, matched.astype(np.uint32))
-    scores, docs = scores[passed], docs[passed]
-    order = np.lexsort((-values_at(view, "id", docs), -values_at(view, "created", docs), -scores))[:limit]
-    scores, docs = scores[order], docs[order]
-    if len(docs) < limit:
-        # Matches by name, or by an exclusion in a language without positive words, have no score.
-        rest = every.copy()
-        rest[docs] = False
-        others = by_date(view, np.flatnonzero(rest), limit - len(docs))
-        docs = np.concatenate([docs, others.astype(docs.dtype)])
-        scores = np.concatenate([scores, np.zeros(len(others))])
-    return docs, scores
 
 
 def by_title(view: View, docs: Array, offset: int, limit: int, after: Place | None = None) -> list[Place]:

@@ -75,6 +75,18 @@ class MatchMasks:
         """The docs that have enough of the words, whether they pass the filters or not."""
         return self.cached(("texts", plan.texts), lambda: self._texts(plan.texts))
 
+    def visible(self, plan: EngineQuery) -> Mask:
+        """The docs in the projects of a query, in any state."""
+        if plan.project_ids is None:
+            return self._view.live
+        own = self._having("project", plan.project_ids)
+        return self.cached(("visible", plan.project_ids), lambda: self._view.live & own)
+
+    def having_pattern(self, pattern: Pattern, project_ids: tuple[int, ...] | None) -> Mask:
+        """The docs that have a pattern, of the projects whose language it belongs to."""
+        mask = self._pattern(pattern)
+        return mask if project_ids is None else mask & self._having("project", project_ids)
+
     def _passing(self, plan: EngineQuery, without_includes: str, *, always: bool = False) -> Mask:
         """The docs that pass the filters; with `always`, also what semantic matches must contain."""
         masks = [self._view.live]

@@ -260,7 +260,7 @@ def rank_query(texts: Sequence[LanguageText], *, matching: bool = True) -> tanti
     clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
     for pattern in patterns:
         occur = tantivy.Occur.Must if pattern in needed else tantivy.Occur.Should
-        weight = _query_weight(times.get(pattern, 1))
+        weight = query_weight(times.get(pattern, 1))
         clauses.append((occur, _boosted(pattern_query(pattern), weight)))
         if not pattern.prefix and not pattern.field and len(pattern.terms) == 1:
             title = tantivy.Query.term_query(_SCHEMA, TITLE, pattern.terms[0])
@@ -268,7 +268,7 @@ def rank_query(texts: Sequence[LanguageText], *, matching: bool = True) -> tanti
     return tantivy.Query.boolean_query(clauses)
 
 
-def _query_weight(times: int) -> float:
+def query_weight(times: int) -> float:
     """The weight of a word by how often the query has it."""
     return (_K3 + 1) * times / (_K3 + times)
 
