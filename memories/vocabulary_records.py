@@ -1,9 +1,9 @@
 """The vocabulary records of a file: projects, sessions, categories, concepts, entities, relationships."""
 
 from collections.abc import Mapping
-from typing import ClassVar, get_args
+from typing import Annotated, ClassVar, get_args
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from memories.records import (
     DEFAULT_ENTITY_TYPE,
@@ -31,6 +31,8 @@ from memories.records import (
 )
 from web.validation import refuse, shown
 
+Slugs = Annotated[tuple[RequiredSlug100, ...], Field(max_length=1_000)]
+
 
 class ProjectRecord(BaseRecord):
     kind: ClassVar[str] = "project"
@@ -52,7 +54,14 @@ class SessionRecord(BaseRecord):
     ended_at: Timestamp = None
 
 
-class CategoryRecord(BaseRecord):
+class TermRecord(BaseRecord):
+    """A term. With projects, its aliases, former paths and description are local texts, which hold in these alone."""
+
+    kind: ClassVar[str]
+    projects: Slugs = ()
+
+
+class CategoryRecord(TermRecord):
     kind: ClassVar[str] = "category"
     path: RequiredCategoryPath
     name: Line300 = ""
@@ -62,7 +71,7 @@ class CategoryRecord(BaseRecord):
     former_paths: CategoryPaths = ()
 
 
-class TagRecord(BaseRecord):
+class TagRecord(TermRecord):
     """Other names of a tag, which resolve to it."""
 
     kind: ClassVar[str] = "tag"
@@ -70,7 +79,7 @@ class TagRecord(BaseRecord):
     aliases: Tags = ()
 
 
-class ConceptRecord(BaseRecord):
+class ConceptRecord(TermRecord):
     kind: ClassVar[str] = "concept"
     name: RequiredLine300
     type: Slug100 = ""
@@ -82,7 +91,7 @@ class ConceptRecord(BaseRecord):
     weight: Weight = None
 
 
-class EntityRecord(BaseRecord):
+class EntityRecord(TermRecord):
     kind: ClassVar[str] = "entity"
     name: RequiredLine500
     type: EntityType = DEFAULT_ENTITY_TYPE

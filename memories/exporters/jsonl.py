@@ -13,7 +13,7 @@ from typing import Any
 from django.db.models import Model, Q, QuerySet
 
 from access.viewer import Viewer
-from categories.models import Category, Concept, Entity, FormerPath, MadeBy, Relationship, TagAlias
+from categories.models import Category, Concept, Entity, FormerPath, LocalText, MadeBy, Relationship, TagAlias
 from memories.importers.jsonl import EXPORT_VERSION
 from memories.models import Memory, Project, Session
 from memories.queries import visible_to
@@ -78,6 +78,7 @@ def export_lines(selection: Selection) -> Iterator[Line]:
         for snapshot in snapshots_read(ids).values():
             yield names.memory_line(snapshot)
     yield from _relationship_lines(selection, used)
+    yield from names.local_lines(selection)
 
 
 def _used(selection: Selection) -> _Used:
@@ -155,6 +156,32 @@ class _Names:
                 | ({"related": related} if related else {})
                 | ({"former_paths": sorted(former[category.pk])} if category.pk in former else {})
             )
+
+    def local_lines(self, selection: Selection) -> Iterator[Line]:
+        """The texts that hold in some projects only, for the exported projects and terms that the viewer may see."""
+        chosen = self.projects.keys() if selection.viewer.project_ids is None else selection.viewer.project_ids
+        for row in LocalText.objects.filter(project_ids__overlap=list(chosen & self.projects.keys())).order_by("pk"):
+            about = self._term(row)
+            if not about:
+                continue
+            field = {"alias": "aliases", "path": "former_paths"}.get(row.role)
+            projects = sorted(self.projects[pk].slug for pk in {*row.project_ids} & chosen & self.projects.keys())
+            yield {"record": row.kind, **about, field or "description": [row.text] if field else row.text} | {
+                "projects": projects
+            }
+
+    def _term(self, row: LocalText) -> Line:
+        """The fields that name the term of a local text; none if the export does not have it."""
+        match row.kind:
+            case "tag":
+                return {"name": row.tag}
+            case "category" if row.term_id in self.categories:
+                return {"path": self.categories[row.term_id].path}
+            case "concept" if row.term_id in self.concepts:
+                return {"name": self.concepts[row.term_id].name}
+            case "entity" if row.term_id in self.entities:
+                return dict(zip(("type", "name"), self.entities[row.term_id], strict=True))
+        return {}
 
     def memory_line(self, memory: MemorySnapshot) -> Line:
         line: Line = {

@@ -17,10 +17,17 @@ from categories.details import (
     entity_merge_details,
     relationship_merge_details,
 )
-from categories.models import FormerPath, TagAlias
+from categories.models import FormerPath, LocalText, TagAlias
 from categories.paths import slug_of
 from categories.queries import ids_by_path
-from categories.services import EntityKey, tags_ensure
+from categories.services import (
+    ConceptKey,
+    EntityKey,
+    categories_ensure,
+    concepts_ensure,
+    entities_ensure,
+    tags_ensure,
+)
 from memories.importers.base import SourceRecord
 from memories.importers.run import ImportRun, KnownProject, projects_ensure
 from memories.models import Project, Session
@@ -37,6 +44,7 @@ from memories.vocabulary_records import (
     RelationshipRecord,
     SessionRecord,
     TagRecord,
+    TermRecord,
     parse_vocabulary,
 )
 from text.analysis import languages
@@ -55,6 +63,9 @@ def vocabulary_record_write(run: ImportRun, found: SourceRecord) -> None:
         run.refused(found.location, "; ".join(reasons(error, model)))
         return
     run.tally.vocabulary += 1
+    if isinstance(record, TermRecord) and record.projects:
+        run.deferred.append((found.location, record))
+        return
     match record:
         case ProjectRecord():
             _project_enrich(run, found.location, record)
@@ -108,6 +119,38 @@ def _tag_aliases_make(run: ImportRun, record: TagRecord) -> None:
     run.vocabulary.tags.update(dict.fromkeys(new, tag))
 
 
+def _local_texts_make(run: ImportRun, location: str, record: TermRecord) -> None:
+    """Give a term the texts that hold in the projects of the record, unless it has them."""
+    projects_ensure(run, record.projects)
+    projects = [run.projects[slug] for slug in record.projects if slug in run.projects]
+    if len(projects) < len(record.projects) or not all(run.viewer.may_write(project.id) for project in projects):
+        run.tally.vocabulary -= 1
+        run.refused(location, "projects: you cannot write to all of them")
+        return
+    vocabulary, kind = run.vocabulary, record.kind
+    term_id, tag, texts = 0, "", [(LocalText.Role.ALIAS, alias) for alias in getattr(record, "aliases", ())]
+    match record:
+        case CategoryRecord():
+            categories_ensure(paths=[record.path], vocabulary=vocabulary)
+            term_id = vocabulary.categories[slug_of(record.path)][-1]
+            texts += [(LocalText.Role.PATH, slug_of(path)) for path in record.former_paths]
+        case ConceptRecord():
+            concepts_ensure(concepts=[ConceptKey(record.name, record.type)], vocabulary=vocabulary)
+            term_id = vocabulary.concepts[record.name]
+        case EntityRecord():
+            entities_ensure(entities=[(record.type, record.name)], vocabulary=vocabulary)
+            term_id = vocabulary.entities[record.type, record.name]
+        case TagRecord():
+            tag = record.name
+    if description := getattr(record, "description", ""):
+        texts.append((LocalText.Role.DESCRIPTION, description))
+    ids = sorted(project.id for project in projects)
+    for role, text in texts:
+        LocalText.objects.get_or_create(
+            kind=kind, term_id=term_id or None, tag=tag, role=role, text=text, project_ids=ids
+        )
+
+
 # The fields of a project that a record may fill in.
 _ENRICHED = ("name", "description", "language")
 
@@ -153,6 +196,8 @@ def deferred_write(run: ImportRun) -> None:
     _sessions_enrich(run, [(location, one) for location, one in run.deferred if isinstance(one, SessionRecord)])
     for location, record in run.deferred:
         match record:
+            case TermRecord() if record.projects:
+                _local_texts_make(run, location, record)
             case CategoryRecord():
                 category_merge_details(
                     details=CategoryDetails(record.path, related=record.related), vocabulary=run.vocabulary

@@ -198,3 +198,25 @@ def test_a_file_appears_when_it_is_complete(filled, tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir() if "all" in entry.name] == ["all.jsonl.gz"]
     with pytest.raises(CommandError, match="cannot be written: "):
         export(tmp_path / "absent" / "all.jsonl")
+
+
+def test_texts_that_hold_in_some_projects_are_exported_with_these(db, jsonl):
+    local = [
+        {"record": "category", "path": "kitchen", "former_paths": ["galley"], "projects": ["tea"]},
+        {"record": "concept", "name": "heat", "description": "How hot it is.", "projects": ["boat", "tea"]},
+        {"record": "entity", "type": "person", "name": "Ann", "aliases": ["Annie"], "projects": ["boat"]},
+        {"record": "tag", "name": "hot", "aliases": ["warm"], "projects": ["tea"]},
+    ]
+    named = {"categories": ["Kitchen"], "concepts": ["heat"], "entities": ["person:Ann"], "tags": ["hot"]}
+    path = jsonl(*local, *({"project": slug, "content": f"In {slug}.", **named} for slug in ("tea", "boat")))
+    for _ in range(2):
+        call_command("import_memories", str(path), verbosity=0)
+    assert [line for line in export() if line.get("projects")] == local
+    (tea,) = [line for line in export(project=["tea"]) if line.get("record") == "concept" and "projects" in line]
+    assert tea["projects"] == ["tea"]
+    later = jsonl(
+        {"project": "boat", "content": "Later.", "tags": ["warm"], "entities": ["person:Annie"]}, name="l.jsonl"
+    )
+    call_command("import_memories", str(later), verbosity=0)
+    (stored,) = [line for line in export() if line.get("content") == "Later."]
+    assert (stored["tags"], stored["entities"]) == (["warm"], [{"type": "person", "name": "Ann"}])

@@ -23,7 +23,9 @@ TEXTS = {
 
 def stored(project, viewer, texts):
     return {
-        memory_create(record=MemoryRecord(project=project, content=text, title=f"Note {number}"), viewer=viewer).pk: name
+        memory_create(
+            record=MemoryRecord(project=project, content=text, title=f"Note {number}"), viewer=viewer
+        ).pk: name
         for number, (name, text) in enumerate(texts.items())
     }
 
