@@ -1,5 +1,6 @@
 """Plan, apply and undo operations. Each is atomic, audited, exclusive, and recorded so that it can be undone."""
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 
 from access.audit import audit
+from access.limits import Buckets
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.models import MadeBy, Relationship
@@ -28,7 +30,7 @@ from curation.queries import (
     visible_curation,
     visible_curations,
 )
-from curation.schemas import Forget, Operation
+from curation.schemas import Create, Forget, Operation, Rename, Split
 from curation.undo import UndoRefusedError, revert
 from curation.working_copy import CurationRefusedError, Relink, TermRef
 from memories.changes import Kind, changes_record_many
@@ -37,6 +39,9 @@ from web.errors import Refusal
 
 # The kinds of change by verb; others change tags and links.
 _KINDS = {"merge": Kind.MERGED, "forget": Kind.DELETED}
+# The new names that a curator of some projects may try, previews included.
+_NAMES_AN_HOUR = 240
+_names_tried = Buckets(seconds=3600)
 # The longest wait for other writers; an import may take minutes.
 _LOCK_TIMEOUT = "5s"
 
@@ -62,6 +67,18 @@ class CurationBusyError(Refusal):
     message = "Memories are being written, perhaps by an import. Try again later."
     suggestion = "Try again in a moment."
     headers = {"Retry-After": "5"}
+
+
+class TooManyNamesTriedError(Refusal):
+    """A curator of some projects has tried too many new names: each shows whether it is taken by terms of others."""
+
+    status = 429
+    code = "too_many_names_tried"
+    suggestion = "Wait, or ask a curator of all projects."
+
+    def __init__(self, wait: float) -> None:
+        self.headers = {"Retry-After": str(math.ceil(wait))}
+        super().__init__(f"You have tried {_NAMES_AN_HOUR} new names of terms in an hour.")
 
 
 class CurationForbiddenError(Refusal):
@@ -93,6 +110,7 @@ class Applied:
 def curation_plan(*, operation: Operation, viewer: Viewer) -> Plan:
     """The plan of an operation; a refusal is part of it. Raises TermNotFoundError."""
     _require_scope(operation.verb, viewer)
+    _limit_names(operation, viewer)
     with transaction.atomic():
         try:
             return prepare(operation, viewer).plan
@@ -104,6 +122,7 @@ def curation_plan(*, operation: Operation, viewer: Viewer) -> Plan:
 def curation_apply(*, operation: Operation, viewer: Viewer) -> Applied:
     """Apply an operation. Raises CurationRefusedError, TermNotFoundError or, for an old token, PlanChangedError."""
     _require_scope(operation.verb, viewer)
+    _limit_names(operation, viewer)
     with _exclusive():
         prepared = prepare(operation, viewer)
         if operation.token and operation.token != prepared.plan.token:
@@ -134,6 +153,17 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
         outbox_stamp()
         corpus_bump()
         return curation
+
+
+def _limit_names(operation: Operation, viewer: Viewer) -> None:
+    """Count the new names that a curator of some projects tries. Those of tags show nothing."""
+    if viewer.writable_project_ids is None or not isinstance(operation, Create | Rename | Split):
+        return
+    if operation.kind == "tag":
+        return
+    allowance = _names_tried.take((viewer.user_id, viewer.api_key_id), _NAMES_AN_HOUR)
+    if allowance.wait:
+        raise TooManyNamesTriedError(allowance.wait)
 
 
 def _require_scope(verb: str, viewer: Viewer) -> None:

@@ -297,3 +297,16 @@ def test_a_memory_adds_at_most_fifty_names_that_its_writer_does_not_see(a, b):
     assert Category.objects.count() == rows
     stored = a.send("post", "/memories", **few)
     a.send("patch", f"/memories/{stored['id']}", **paths, concepts=[f"own {number}" for number in range(49)])
+
+
+def test_names_that_may_be_taken_elsewhere_are_tried_a_limited_number_of_times(a, b, monkeypatch):
+    monkeypatch.setattr("curation.services._NAMES_AN_HOUR", 2)
+    b.store("keps", "Theirs.", concepts=["layoffs"])
+    a.store("advisories", "Ours.", concepts=["mine"], tags=["own"])
+    asked = {"kind": "concept", "term": "mine", "dry_run": True}
+    taken = a.curate("rename", **asked, name="layoffs")["plan"]["refusals"]
+    assert taken == ["“layoffs” is the name of another concept: merge the two instead."]
+    a.curate("rename", **asked, name="free")
+    status, error = a.refused("/curation/rename", **asked, name="another")
+    assert (status, error["error"]) == (429, "too_many_names_tried")
+    a.curate("rename", kind="tag", term="own", name="another", dry_run=True)
