@@ -167,7 +167,7 @@ class _BrowserCounts:
 
 
 def _counted(visible: VisibleTree, query: SearchQuery) -> _BrowserCounts:
-    if not (query.text or query.selections() or query.has_dates):
+    if not (query.text or query.selections() or query.has_dates or query.updated_since):
         return _BrowserCounts(visible, None)
     resolved = resolve_query(visible.engine, query, visible.viewer, datetime.now(UTC))
     counts = visible.engine.counts(

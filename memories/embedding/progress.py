@@ -69,6 +69,10 @@ class VocabularyProgress:
     share: EmbeddedShare
     pending_ids: tuple[int, ...]
 
+    @property
+    def lists_all_pending(self) -> bool:
+        return len(self.pending_ids) == self.share.total - self.share.embedded
+
 
 _memories = RepeatedReads[tuple[object, ...], MemoryProgress]()
 _vocabulary = RepeatedReads[tuple[object, ...], VocabularyProgress]()

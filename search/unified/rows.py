@@ -372,12 +372,15 @@ class _Page:
 
     @cached_property
     def _links(self) -> list[tuple[int, int, str]]:
-        """Links between the memories of the page and others, as (from, to, relation)."""
+        """Links between the memories of the page and others that pass the filters, as (from, to, relation)."""
         if not self._memories:
             return []
         with connection.cursor() as cursor:
             cursor.execute(_LINKS, {"ids": list(self._memories), "most": _MAX_LINKS})
-            return list(cursor.fetchall())
+            links: list[tuple[int, int, str]] = cursor.fetchall()
+        ends = sorted({pk for source, target, _ in links for pk in (source, target)})
+        passing = self._context.engine.filter_ids(filtered(self._context.resolved.plan), ends) if ends else set()
+        return [link for link in links if link[0] in passing and link[1] in passing]
 
     @cached_property
     def _titles(self) -> dict[int, str]:

@@ -20,6 +20,7 @@ from search.engines.sql import words_sql
 from search.facets import DEFAULT_STATES
 from search.plan import ResolvedQuery
 from text.analysis import quote_term, raw_tokens
+from web.cache import RepeatedReads
 
 # Rows to read before the check of visibility.
 _MAX_ROWS = 2_000
@@ -57,16 +58,37 @@ def rows_by_meaning(searched: SearchableTable, engine: Engine, resolved: Resolve
 
 
 def embedded_share(searched: SearchableTable, engine: Engine, resolved: ResolvedQuery) -> EmbeddedShare | None:
-    """The share of the rows that have a vector. None if some that a viewer of some projects sees have none: a number
-    would count what others alone see.
+    """The share of the rows that have a vector. None if it is unknown.
+
+    For a viewer of some projects it is that of the rows that they see: a number must not count what others alone see.
     """
-    progress = vocabulary_progress(resolved.revision, searched)
-    if resolved.plan.project_ids is None or progress.share.is_complete:
+    revision, project_ids = resolved.revision, resolved.plan.project_ids
+    progress = vocabulary_progress(revision, searched)
+    if project_ids is None or progress.share.is_complete:
         return progress.share
-    everything = replace(resolved, plan=EngineQuery(project_ids=resolved.plan.project_ids))
-    if not _visible(searched, engine, everything, dict.fromkeys(progress.pending_ids, 0.0)):
-        return EmbeddedShare(progress.share.total, progress.share.total)
-    return None
+    if not progress.lists_all_pending:
+        return None
+
+    def read() -> EmbeddedShare | None:
+        everything = replace(resolved, plan=EngineQuery(project_ids=project_ids))
+        pending = len(_visible(searched, engine, everything, dict.fromkeys(progress.pending_ids, 0.0)))
+        if not pending:
+            return EmbeddedShare(1, 1)
+        if searched is RELATIONSHIPS:
+            return None
+        request = FacetRequest(searched.kind, limit=1)
+        counts = engine.counts(everything.plan, [request], zone=resolved.zone, now=resolved.now, days=False)
+        total = counts.facets[searched.kind].distinct
+        return EmbeddedShare(total - pending, total)
+
+    if not revision.is_shared:
+        return read()
+    key = (*revision.database, searched.kind, revision.model_id, project_ids)
+    return _shares.get(key, (revision.revision, progress), read)
+
+
+# What viewers of some projects see: the check of thousands of rows must not take the time of each search.
+_shares = RepeatedReads[tuple[object, ...], EmbeddedShare | None]()
 
 
 def named_ids(plan: EngineQuery, kind: str) -> list[int]:
@@ -83,11 +105,8 @@ def memories_of_terms(engine: Engine, resolved: ResolvedQuery, kind: str, ids: S
     """The number of memories per term of a kind that pass the filters, without zeros."""
     if not ids:
         return {}
-    plan = filtered(resolved.plan)
-    own = plan.filter(kind)
-    if own is not None and len(own.include) == 1 and not own.no_value:
-        # The counts of a facet leave its own choices out, unless all of them are required.
-        plan = plan.with_filter(replace(own, require_all=True))
+    # With the selection in the facet itself, which its counts leave out otherwise.
+    plan = replace(filtered(resolved.plan), counts_results=True)
     request = FacetRequest(kind, only=tuple(ids))
     counts = engine.counts(plan, [request], zone=resolved.zone, now=resolved.now, days=False)
     return {int(value.value): value.count for value in counts.facets[kind].values if value.count}
@@ -111,7 +130,8 @@ def evidence_of(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> 
 def _is_unrestricted(plan: EngineQuery) -> bool:
     """Whether a plan includes all memories in the default states."""
     narrowing = [f for f in plan.filters if f.key != "state" or _values(f.include) != set(DEFAULT_STATES) or f.exclude]
-    return plan.project_ids is None and not narrowing and plan.start is None and plan.end is None
+    dates = (plan.start, plan.end, plan.updated_from)
+    return plan.project_ids is None and not narrowing and dates == (None, None, None)
 
 
 def _values(groups: Sequence[Sequence[int | str]]) -> set[int | str]:

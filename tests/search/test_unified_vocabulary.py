@@ -1,6 +1,7 @@
 """Concepts and categories among the results of unified search, exact names first, and legs without vectors."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,14 +13,14 @@ from access.viewer import command_viewer
 from agent_tools.catalogue import TOOL
 from agent_tools.tools import call
 from categories.details import ConceptDetails, concept_merge_details
-from categories.models import Concept
+from categories.models import Concept, Relationship
 from categories.services import Vocabulary
 from memories.embedding import query as embeddings
-from memories.models import Memory
+from memories.models import Memory, Project
 from memories.records import MemoryRecord
-from memories.services import memory_create, memory_link
+from memories.services import memory_create, memory_delete, memory_link
 from search.query import SearchQuery
-from search.unified.legs import LegState
+from search.unified.legs import LegState, ResultKind
 from search.unified.service import unified
 from tests.html import html_of
 from tests.unified_corpus import embed_all
@@ -94,6 +95,55 @@ def test_memories_linked_to_a_result_are_related_to_it(yard, everyone):
     assert "linked from it: follows" in related[carts.pk]
 
 
+def test_memories_that_the_search_leaves_out_are_not_related_to_a_result(yard, everyone):
+    sacks, carts = (Memory.objects.get(title=title) for title in ("Every sack at the door", "Two carts at the gate"))
+    memory_link(memory_id=carts.pk, target_id=sacks.pk, rel="follows", viewer=command_viewer())
+
+    def linked(**filters):
+        (hit,) = [hit for hit in ask("door", everyone, **filters).hits if hit.memory and hit.id == sacks.pk]
+        return carts.pk in [one.id for one in hit.related]
+
+    assert linked()
+    memory_delete(memory_id=carts.pk, viewer=command_viewer(), reason="x")
+    assert not linked()
+
+
+def test_values_chosen_in_a_facet_narrow_the_terms_of_its_kind(yard, everyone):
+    store("mill", "Alone at noon", "solitude", "Works")
+    assert first(ask("solitude", everyone)) == ("concept", "solitude")
+    chosen = ask("solitude", everyone, concept=["thundering herd", "quiet hours"])
+    assert [hit.title_text for hit in chosen.hits if hit.kind.value == "concept"] == []
+    also = ask("solitude", everyone, concept=["thundering herd", "solitude"])
+    assert [one.memories for one in leg(also, "concept words").found] == [1]
+
+
+def test_relationship_that_nothing_states_is_not_of_what_was_changed_lately(yard, everyone):
+    def found(**filters):
+        return [hit.title_text for hit in ask("known from", everyone, **filters).hits if hit.relationship]
+
+    assert found() == ["axle rests on hinge"]
+    assert found(updated_since="7d") == []
+
+
+def about(relationship):
+    """Queries for a relationship, by its ends, its type and its fact."""
+    source, target = relationship.source.name, relationship.target.name
+    kind = relationship.relationship_type.replace("_", " ")
+    yield from (source, target, kind, relationship.fact)
+    yield from (f"{source} {target}", f"{source} {kind} {target}", f"{kind} {target}", f"which {source} {kind}")
+
+
+def test_95_percent_of_the_queries_for_relationships_find_some_and_mostly_the_one(yard, everyone):
+    queries = [(one.pk, text) for one in Relationship.objects.all() for text in about(one)]
+    found = []
+    for pk, text in queries:
+        result = ask(text, everyone, page_size=50)
+        ids = {hit.id for leg in result.legs if leg.kind == ResultKind.RELATIONSHIP for hit in leg.found}
+        found.append((bool(ids), pk in ids))
+    some, the_one = (sum(column) / len(queries) for column in zip(*found, strict=True))
+    assert (len(queries), some >= 0.95, the_one >= 0.95) == (40, True, True), (some, the_one)
+
+
 # --- vectors that are missing -------------------------------------------------------------------------------------
 
 
@@ -131,8 +181,27 @@ def test_share_reveals_nothing_of_other_projects(yard, miller):
     assert (hidden.state, hidden.share.percent) == (LegState.OK, 100.0)
     forget_vectors("concept")
     own = ask("herd", miller)
-    assert (leg(own, "concept meaning").state, leg(own, "concept meaning").share) == (LegState.PARTLY, None)
-    assert notices(own) == ["Search by meaning covers a part of the concepts so far; more may appear."]
+    assert (leg(own, "concept meaning").state, leg(own, "concept meaning").share.percent) == (LegState.NO_VECTORS, 0.0)
+    assert notices(own) == ["Search by meaning covers none of the concepts so far; more may appear."]
+
+
+def test_a_viewer_of_some_projects_reads_the_share_of_what_they_see(yard, miller):
+    store("mill", "Alone at noon", "solitude", "Works")
+    embed_all()
+    forget_vectors("concept", f"concept_id <> {Concept.objects.get(name='solitude').pk}")
+    found = leg(ask("herd", miller), "concept meaning")
+    assert (found.state, found.share.percent) == (LegState.PARTLY, 50.0)
+
+
+def test_more_rows_without_vectors_than_are_listed_are_not_taken_for_none(yard, miller, monkeypatch):
+    monkeypatch.setattr("memories.embedding.progress._PENDING_IDS", 1)
+    vault = replace(miller, project_ids=frozenset(Project.objects.filter(slug="vault").values_list("pk", flat=True)))
+    store("mill", "Alone at noon", "solitude", "Works")
+    embed_all()
+    forget_vectors("concept", f"concept_id <> {Concept.objects.get(name='solitude').pk}")
+    for viewer in (miller, vault):
+        found = leg(ask("herd", viewer), "concept meaning")
+        assert (found.state, found.share) == (LegState.PARTLY, None)
 
 
 def test_without_a_model_the_reason_is_given_once(yard, everyone):

@@ -1,6 +1,9 @@
 """Reads of categories, over memories with known counts."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from access.viewer import Viewer
 from categories.details import CategoryDetails, ConceptDetails, category_merge_details, concept_merge_details
@@ -356,3 +359,14 @@ def test_numbers_of_chunks_say_that_they_are_short(corpus, everyone):
     assert notices(browse("kitchen", BrowseRequest(), SearchQuery(), everyone)) == [f"75 % of these memories {short}"]
     assert notices(browse("kitchen", BrowseRequest(), SearchQuery(tag=("kettle",)), everyone)) == []
     assert notices(category_overview(CategoryRequest(name="yard", include_children=True), everyone)) == []
+
+
+def test_browser_counts_what_was_changed_lately(corpus, everyone):
+    Memory.objects.exclude(external_id="t1").update(updated_at=timezone.now() - timedelta(days=30))
+
+    def numbers(**query):
+        found = browse("kitchen", BrowseRequest(), SearchQuery(**query), everyone)
+        return {child.node.name: child.numbers.memories for child in found.children}
+
+    assert numbers() == {"Brewing": 2, "Oven": 1}
+    assert numbers(updated_since="7d") == {"Brewing": 1}
