@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from access.keys import known_viewer
 from access.models import IdempotentReply
+from access.viewer import Viewer
 from web.errors import ApiError, UnauthorizedError
 
 HEADER = "Idempotency-Key"
@@ -81,6 +82,7 @@ def _done_once(
         key=key,
         defaults={
             "request_hash": asked,
+            "rights": _rights(getattr(request, "viewer", None) or Viewer()),
             "status": response.status_code,
             "headers": {name: response[name] for name in ("Location", "ETag") if name in response},
             "body": response.content.decode(),
@@ -91,8 +93,9 @@ def _done_once(
 
 
 def _repeated(request: HttpRequest, known: IdempotentReply, asked: str) -> HttpResponse:
-    """The stored reply, for who may still have it."""
-    if known_viewer(request) is None:
+    """The stored reply, for who may still do and see all that they could at that time."""
+    viewer = known_viewer(request)
+    if viewer is None:
         raise UnauthorizedError
     if known.request_hash != asked:
         raise ApiError(
@@ -101,8 +104,33 @@ def _repeated(request: HttpRequest, known: IdempotentReply, asked: str) -> HttpR
             f"{HEADER}: was sent with another request within {KEPT.total_seconds() / 3600:.0f} hours",
             "Send a new key with each request, and the same one only to repeat a request unchanged.",
         )
+    now = _rights(viewer)
+    if not all(_includes(now[name], then) for name, then in known.rights.items()):
+        raise ApiError(
+            403,
+            "forbidden",
+            "This was done once, and the credential has lost rights since: its reply is not repeated.",
+            "Read what you may still see.",
+        )
     headers = {**known.headers, "Idempotency-Replayed": "true"}
     return HttpResponse(known.body, "application/json; charset=utf-8", known.status, headers=headers)
+
+
+_Right = list[str] | list[int] | None
+
+
+def _includes(now: _Right, then: _Right) -> bool:
+    return now is None or (then is not None and set(then) <= set(now))
+
+
+def _rights(viewer: Viewer) -> dict[str, _Right]:
+    """The scopes and projects of a viewer; None for every project."""
+    projects, writable = viewer.project_ids, viewer.writable_project_ids
+    return {
+        "scopes": sorted(viewer.scopes),
+        "projects": None if projects is None else sorted(projects),
+        "writable": None if writable is None else sorted(writable),
+    }
 
 
 def _owner(request: HttpRequest) -> str:

@@ -98,10 +98,17 @@ class AuditEvent(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField(default=timezone.now)
+    # Indexed together with the time.
     user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
+        settings.AUTH_USER_MODEL,
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
     )
-    api_key = models.ForeignKey(ApiKey, models.SET_NULL, null=True, blank=True, related_name="+")
+    api_key = models.ForeignKey(ApiKey, models.SET_NULL, null=True, blank=True, related_name="+", db_index=False)
     door = models.CharField(max_length=10, choices=Door)
     verb = models.CharField(max_length=50)
     subject_type = models.CharField(max_length=50)
@@ -118,6 +125,8 @@ class AuditEvent(models.Model):
         indexes = [
             models.Index(fields=["subject_type", "subject_id", "-id"], name="auditevent_subject_idx"),
             models.Index(fields=["-at"], name="auditevent_at_idx"),
+            models.Index(fields=["user", "-at"], name="auditevent_user_idx"),
+            models.Index(fields=["api_key", "-at"], name="auditevent_key_idx"),
         ]
 
     def __str__(self) -> str:
@@ -171,6 +180,7 @@ class IdempotentReply(models.Model):
     owner = models.CharField(max_length=64, help_text="A hash of the credential.")
     key = models.CharField(max_length=255)
     request_hash = models.CharField(max_length=64)
+    rights = models.JSONField(default=dict, help_text="The scopes and projects that the credential had.")
     status = models.SmallIntegerField()
     headers = models.JSONField(default=dict)
     body = models.TextField()

@@ -106,8 +106,8 @@ def _unknown_values(engine: Engine, query: SearchQuery, resolved: ResolvedQuery,
             for name, values in (*included, *zip(chosen.exclude, filter_.exclude, strict=True)):
                 plain.append((key, name, Filter(key, include=(values,))))
     visible = EngineQuery(project_ids=resolved.plan.project_ids)
-    counts = engine.match([visible.with_filter(alone) for _, _, alone in plain])
-    return [(key, name) for (key, name, _), found in zip(plain, counts, strict=True) if found.total == 0]
+    known = engine.any_match([visible.with_filter(alone) for _, _, alone in plain])
+    return [(key, name) for (key, name, _), is_known in zip(plain, known, strict=True) if not is_known]
 
 
 def _is_single(chosen: Selection) -> bool:
@@ -155,7 +155,7 @@ def _unknown(
         texts = tuple(_having(typed, text) for text in resolved.plan.texts)
         if looked_for.isdisjoint(pattern for text in texts for pattern in text.words.required):
             continue
-        if engine.match([replace(visible, texts=texts)])[0].total:
+        if engine.any_match([replace(visible, texts=texts)])[0]:
             continue
         term = _pattern(typed, language).terms[0]
         close = difflib.get_close_matches(term, engine.similar_terms(visible, term), _SUGGESTIONS, _MIN_MIN_LIKENESS)
@@ -227,7 +227,7 @@ def _has_no_words(engine: Engine, resolved: ResolvedQuery, total: int) -> bool:
     if not plan.texts or plan.texts[0].words.is_empty:
         return False
     if total and (plan.meaning is not None or plan.named):
-        total = engine.match([plan.by_words])[0].total
+        return not engine.any_match([plan.by_words])[0]
     return total == 0
 
 

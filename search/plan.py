@@ -210,8 +210,8 @@ def _named(
     if query.mode not in _BY_NAME or '"' in query.text or signed or not texts:
         return ()
     named = tuple(named_candidates(names, query.text, project_ids).items())
-    carried = engine.match([EngineQuery(project_ids=project_ids, named=(one,)) for one in named])
-    present = [one for one, found in zip(named, carried, strict=True) if found.total]
+    carried = engine.any_match([EngineQuery(project_ids=project_ids, named=(one,)) for one in named])
+    present = [one for one, is_carried in zip(named, carried, strict=True) if is_carried]
     visible = ((key, _carried(engine, project_ids, key, values)) for key, values in present)
     return tuple((key, values) for key, values in visible if values)
 

@@ -237,6 +237,9 @@ class Engine(Protocol):
         `reuse` announces that hits or counts of the same queries follow, so that the sets are worth caching.
         """
 
+    def any_match(self, plans: Sequence[EngineQuery]) -> list[bool]:
+        """Whether any memory matches each of the queries, without counting them."""
+
     def knn(self, plan: EngineQuery) -> Neighbours:
         """The memories that match by vector, the nearest first."""
 

@@ -97,6 +97,9 @@ WITH match_set AS MATERIALIZED (
 )"""
 _WORK_MEM = "64MB"
 _SIMILAR_TERM_ROWS = 2_000
+# Rows to look for where one is enough: for one alone the planner reads the table until it finds one, all of it if there
+# is none, instead of the index.
+_SOME = 1_000
 
 _DAYS_KEY = -1
 _BUCKETS_KEY = -2
@@ -205,9 +208,17 @@ class PostgresEngine:
         rows = self._rows(" UNION ALL ".join(self._summary(sql, plan, "memories_memory")), sql)
         return replace(_read_summary(rows, plan), truncated=self.knn(plan).truncated)
 
+    def any_match(self, plans: Sequence[EngineQuery]) -> list[bool]:
+        if not plans:
+            return []
+        sql = self._sql()
+        some = [f"SELECT FROM memories_memory m WHERE {sql.where(plan)} LIMIT {_SOME}" for plan in plans]
+        (row,) = self._rows(f"SELECT {', '.join(f'(SELECT count(*) > 0 FROM ({one}) s)' for one in some)}", sql)
+        return list(row)
+
     def values_present(self, plan: EngineQuery, key: str, values: Sequence[Value]) -> set[Value]:
-        found = self.match([plan.with_filter(Filter(key, include=((value,),))) for value in values])
-        return {value for value, having in zip(values, found, strict=True) if having.total}
+        found = self.any_match([plan.with_filter(Filter(key, include=((value,),))) for value in values])
+        return {value for value, is_present in zip(values, found, strict=True) if is_present}
 
     def hits(self, plan: EngineQuery, order: Sort, *, limit: int, offset: int) -> list[tuple[int, float | None]]:
         sql = self._sql()

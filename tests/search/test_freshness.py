@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from django.test import Client
 
 from access.keys import make_key
-from access.viewer import command_viewer, viewer_of_user
+from access.viewer import Viewer, command_viewer, viewer_of_user
 from memories.models import Memory, OutboxEntry
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -253,3 +253,11 @@ def test_an_index_that_is_gone_is_not_waited_for(tantivy, monkeypatch):
     monkeypatch.setattr(outbox, "newest", lambda: 1)
     freshness.wait_until_applied(60.0)
     assert run(SearchQuery(), command_viewer()).engine == "postgres"
+
+
+@pytest.mark.usefixtures("indexed")
+def test_a_reader_without_an_account_is_not_taken_for_the_writer_of_an_import(monkeypatch):
+    monkeypatch.setattr(engines, "_MAX_WAIT", 0.2)
+    memory_create(record=MemoryRecord(content="samovar is on the stove", project="tea"), viewer=command_viewer())
+    nobody = Viewer(None, frozenset({"read"}))
+    assert run(SearchQuery(text="samovar"), nobody).engine == "tantivy"

@@ -10,6 +10,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from memories.models import Memory, Project
+from search.engines import with_engine
+from search.engines.base import EngineQuery, Filter
+from search.engines.index.engine import IndexEngine
 from search.engines.postgres import PostgresEngine
 from search.query import SearchQuery, Sort
 from search.result import FacetListing, HitDetail
@@ -499,3 +502,24 @@ def test_words_of_a_project_that_is_not_chosen_are_counted_in_its_own_language(c
 )
 def test_dates_asked_for_at_the_ends_of_the_calendar_are_answered(corpus, everyone, dates):
     assert ask(f"include_facets=1&{dates}", everyone).total in {0, 14}
+
+
+def test_whether_anything_matches_is_known_without_a_count(corpus, everyone, engine, monkeypatch):
+    plans = [EngineQuery(filters=(Filter("type", include=((value,),)),)) for value in ("note", "nothing", "decision")]
+    assert with_engine(lambda engine: engine.any_match(plans), everyone) == [True, False, True]
+    counted = []
+
+    def counting(self, plans, **options):
+        counted.extend(plans)
+        return whole(self, plans, **options)
+
+    kind = PostgresEngine if engine == "postgres" else IndexEngine
+    whole = kind.match
+    monkeypatch.setattr(kind, "match", counting)
+    found = run(SearchQuery(type=("note", "nothing"), not_tag=("nowhere",)), everyone)
+    assert [warning.message for warning in found.warnings] == [
+        "No type is named “nothing”.",
+        "No tag is named “nowhere”.",
+    ]
+    # The search itself, and what the default states hide.
+    assert len(counted) == 2

@@ -123,6 +123,10 @@ class IndexEngine:
         with reporting_failures(self._view):
             return [self._match_set(plan, no_values, reuse) for plan in plans]
 
+    def any_match(self, plans: Sequence[EngineQuery]) -> list[bool]:
+        with reporting_failures(self._view):
+            return [self._matches.total(plan) > 0 for plan in plans]
+
     def _match_set(self, plan: EngineQuery, no_values: bool, reuse: bool) -> MatchSet:
         # The masks of many queries would take too much memory.
         total = len(self._matches.docs(self._matches.of(plan))) if reuse else self._matches.total(plan)
