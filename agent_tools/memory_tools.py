@@ -23,7 +23,8 @@ from curation.services import curation_apply, curation_plan, curation_undo
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
 from curation.suggestions.queries import suggestions_matching
-from explorer.history_api import ChangesRequest, HistoryRequest, visible_project_ids
+from explorer.history_api import ChangesRequest, HistoryRequest
+from explorer.listings import visible_project_ids
 from explorer.session_context import ContextRequest
 from explorer.session_context import session_context as context_of
 from explorer.timeline_api import cut_title
@@ -32,21 +33,17 @@ from memories.history import maker_of, memory_history
 from memories.queries import visible_to
 from memories.records import MemoryId
 from memories.services import MemoryNotFoundError, memory_restore, memory_version_restore
-from search.query import MAX_TEXT_LENGTH, Mode, SearchQuery
-from search.result import HitDetail
-from search.run import run
-from search.similar import SimilarRequest, similar_memories
-from web.params import Params, QueryError, Text, Value
+from search.query import SearchQuery
+from search.similar import MAX_SIMILAR_TEXT, SimilarRequest, similar_memories, similar_to_text
+from web.params import Params, QueryError, Text
 from web.validation import Problem
-
-_SIMILAR = 10
 
 
 class SimilarTo(Params):
     """The memory or the text to compare with; without either, the pairs that are proposed as duplicates."""
 
     id: MemoryId | None = None
-    text: Value = ""
+    text: Annotated[Text, Field(max_length=MAX_SIMILAR_TEXT)] = ""
 
 
 def similar(arguments: Arguments, viewer: Viewer) -> str:
@@ -56,22 +53,19 @@ def similar(arguments: Arguments, viewer: Viewer) -> str:
     if asked.id is not None and asked.text:
         raise QueryError([Problem("text", "is given together with id", "give one of the two")])
     request, query = SimilarRequest.with_query(others)
+    if request.same_project and asked.id is None:
+        raise QueryError([Problem("same_project", "goes with the id of a memory", "give project=… instead")])
     head: dict[str, Any] = {}
-    if asked.id is not None:
-        found = similar_memories(asked.id, request, query, viewer)
+    if asked.id is not None or asked.text.strip():
+        if asked.id is not None:
+            found = similar_memories(asked.id, request, query, viewer)
+        else:
+            found = similar_to_text(asked.text, request, query, viewer)
         head |= {"reason": found.reason} if found.reason else {}
         head |= warning_lines(found.warnings)
         rows: list[dict[str, CellValue]] = [
             {**index_cells(one.hit), "similarity": round(one.similarity, 3), "duplicate": one.is_duplicate}
             for one in found.memories
-        ]
-    elif asked.text:
-        by_meaning = query.with_(text=asked.text[:MAX_TEXT_LENGTH], mode=Mode.SEMANTIC, page_size=request.limit)
-        result = run(by_meaning, viewer, include_facets=False, detail=HitDetail.INDEX)
-        head |= warning_lines(result.warnings)
-        rows = [
-            {**index_cells(hit), "similarity": hit.why.similarity and round(hit.why.similarity, 3)}
-            for hit in result.hits
         ]
     else:
         rows = _proposed(query, request.limit, viewer)

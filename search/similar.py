@@ -1,10 +1,11 @@
-"""Finds memories similar to one, among those that pass the filters of a query.
+"""Finds memories similar to one, or to a text, among those that pass the filters of a query.
 
 The similarity of two memories is that of their most similar chunks: symmetric, and the measure of semantic search; the
 mean vector of a long text is close to none of its chunks. Since texts that share a paragraph are not duplicates,
 possible duplicates also need mean vectors as similar as `SEARCH_DEDUP_SIMILARITY`.
 """
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from pydantic import Field
 
 from access.viewer import Viewer
 from categories.queries import Term
-from memories.embedding.query import ServingModel, serving_model
+from memories.embedding.query import EmbedderNotReadyError, ServingModel, passage_vector, serving_model
 from memories.models import EmbeddedMemory
 from memories.queries import visible_to
 from memories.services import MemoryNotFoundError
@@ -36,6 +37,9 @@ from web.validation import Problem
 # Chunks of a long memory to search with, evenly spread.
 _MOST_CHUNKS = 12
 _NAMED = 3
+# Characters of a text, and of the parts that it is compared by: a part fits the window of the packaged model.
+MAX_SIMILAR_TEXT = 10_000
+_PART = 900
 
 
 class SimilarRequest(ExtraParams):
@@ -94,17 +98,34 @@ def similar_memories(memory_id: int, request: SimilarRequest, query: SearchQuery
     return with_engine(lambda engine: _similar(engine, memory_id, request, query, viewer), viewer)
 
 
+def similar_to_text(text: str, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> SimilarResult:
+    """The memories most similar to a text that need not be stored: to all of it, whatever signs are in it."""
+    return with_engine(lambda engine: _similar_to_text(engine, text, request, query, viewer), viewer)
+
+
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """The memory to compare with."""
+    """The memory to compare with. A text has neither id nor values."""
 
-    id: int
+    id: int = 0
+    title: str = ""
+    content_hash: str = ""
+    project: str = ""
+    tags: Sequence[str] = ()
+    category_ids: Sequence[int] = ()
+    entity_ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What is compared: the vectors of the parts of a memory or a text, by a model, and the least similarity."""
+
     title: str
-    content_hash: str
-    project: str
-    tags: list[str]
-    category_ids: list[int]
-    entity_ids: list[int]
+    model_id: int
+    chunks: Sequence[Vector]
+    threshold: float
+    anchor: _Anchor = _Anchor()
+    warnings: tuple[SearchWarning, ...] = ()
 
 
 def _similar(
@@ -125,24 +146,54 @@ def _similar(
             if not chunks:
                 reason = "this memory has not been embedded yet"
                 return SimilarResult(query, title, reason=reason, min_similarity=threshold, timings=watch.timings)
-            # Only the filters of the query apply.
-            resolved = resolve_query(engine, query.with_(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
-            warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
-            warnings += [*share_warnings(resolved.revision, resolved.plan), *_changed_since(anchor, serving)]
-            near = _nearest(engine, resolved, serving, chunks, threshold, anchor.id, request.limit)
-            listed = dict(sorted(near.items(), key=lambda pair: (-pair[1], -pair[0]))[: request.limit])
-            duplicates = _duplicates(chunks, listed, serving)
-        with watch.stage("hits"):
-            hits = load_hits([Ranked(pk, similarity=similar) for pk, similar in listed.items()], resolved, viewer)
-            shared = _shared(anchor, hits, resolved, viewer)
-            warnings += engine_notices(engine, viewer)
+            warnings = tuple(_changed_since(anchor, serving))
+        compared = _Compared(title, serving.id, chunks, threshold, anchor, warnings)
+        return _nearest_to(engine, compared, query, viewer, request.limit, watch)
+
+
+def _similar_to_text(
+    engine: Engine, text: str, request: SimilarRequest, query: SearchQuery, viewer: Viewer
+) -> SimilarResult:
+    watch = Stopwatch(engine.waited_ms)
+    title = textwrap.shorten(text, 60, placeholder="…")
+    with snapshot():
+        with watch.stage("search"):
+            try:
+                parts = [passage_vector(part) for part in textwrap.wrap(text, _PART)]
+            except EmbedderNotReadyError as error:
+                reason = f"search by meaning is not ready: {error.reason}"
+                return SimilarResult(query, title, reason=reason, timings=watch.timings)
+            of = parts[0]
+            threshold = of.min_similarity if query.min_similarity is None else query.min_similarity
+            vectors = [part.vector for part in parts if part.model_id == of.model_id]
+        return _nearest_to(
+            engine, _Compared(title, of.model_id, vectors, threshold), query, viewer, request.limit, watch
+        )
+
+
+def _nearest_to(
+    engine: Engine, compared: _Compared, query: SearchQuery, viewer: Viewer, limit: int, watch: Stopwatch
+) -> SimilarResult:
+    """The memories nearest to what is compared, of those that pass the filters of the query alone."""
+    with watch.stage("search"):
+        resolved = resolve_query(engine, query.with_(text="", mode=Mode.FACETED), viewer, datetime.now(UTC))
+        warnings = [*resolved.warnings, *explain_unknown(resolved, engine, resolved.unknown)]
+        warnings += [*share_warnings(resolved.revision, resolved.plan), *compared.warnings]
+        near = _nearest(engine, resolved, compared, limit)
+        listed = dict(sorted(near.items(), key=lambda pair: (-pair[1], -pair[0]))[:limit])
+        duplicates = _duplicates(compared, listed)
+    with watch.stage("hits"):
+        hits = load_hits([Ranked(pk, similarity=similar) for pk, similar in listed.items()], resolved, viewer)
+        shared = _shared(compared.anchor, hits, resolved, viewer)
+        warnings += engine_notices(engine, viewer)
     found = tuple(SimilarMemory(hit, listed[hit.id], hit.id in duplicates, shared[hit.id]) for hit in hits)
+    least = f"{compared.threshold:.2f}"
     return SimilarResult(
         query=query,
-        title=title,
+        title=compared.title,
         memories=found,
-        reason="" if found else f"no other memory{_that_passes(query)} is at least {threshold:.2f} similar",
-        min_similarity=threshold,
+        reason="" if found else f"no other memory{_that_passes(query)} is at least {least} similar",
+        min_similarity=compared.threshold,
         has_more=len(near) > len(listed),
         warnings=tuple(warnings),
         timings=watch.timings,
@@ -161,23 +212,15 @@ def _anchor(memory_id: int, viewer: Viewer) -> _Anchor:
     return _Anchor(*row)
 
 
-def _nearest(
-    engine: Engine,
-    resolved: ResolvedQuery,
-    serving: ServingModel,
-    chunks: Sequence[Vector],
-    threshold: float,
-    memory_id: int,
-    limit: int,
-) -> dict[int, float]:
+def _nearest(engine: Engine, resolved: ResolvedQuery, compared: _Compared, limit: int) -> dict[int, float]:
     """Similarities of the memories nearest to any of the chunks."""
     found: dict[int, float] = {}
-    for chunk in _spread(chunks):
+    for chunk in _spread(compared.chunks):
         # Two more than `limit`: the memory itself, and one to know if there are more.
-        meaning = VectorQuery(serving.id, chunk.tobytes(), threshold, limit + 2, semantic_only=True)
+        meaning = VectorQuery(compared.model_id, chunk.tobytes(), compared.threshold, limit + 2, semantic_only=True)
         near = engine.knn(replace(resolved.plan, meaning=meaning))
         for pk, similar in zip(near.ids.tolist(), near.similarities.tolist(), strict=True):
-            if pk != memory_id:
+            if pk != compared.anchor.id:
                 found[pk] = min(1.0, max(similar, found.get(pk, -1.0)))
     return found
 
@@ -187,14 +230,14 @@ def _spread(chunks: Sequence[Vector]) -> list[Vector]:
     return [chunks[place] for place in places]
 
 
-def _duplicates(chunks: Sequence[Vector], listed: dict[int, float], serving: ServingModel) -> set[int]:
+def _duplicates(compared: _Compared, listed: dict[int, float]) -> set[int]:
     """Ids of possible duplicates."""
     threshold = settings.SEARCH_DEDUP_SIMILARITY
     suspects = [pk for pk, similar in listed.items() if similar >= threshold]
     if not suspects:
         return set()
-    mean = mean_vector(chunks)
-    others = chunks_of(suspects, serving.id)
+    mean = mean_vector(compared.chunks)
+    others = chunks_of(suspects, compared.model_id)
     return {pk for pk, theirs in others.items() if float(mean @ mean_vector(theirs)) >= threshold}
 
 

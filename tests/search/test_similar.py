@@ -8,7 +8,7 @@ from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory, Project
 from memories.services import MemoryNotFoundError
-from search.similar import SimilarRequest, similar_memories
+from search.similar import SimilarRequest, similar_memories, similar_to_text
 from tests.explorer.memory.test_memory_page import make
 from tests.vectors import MODEL, embed_everything
 from web.cache import clear_caches
@@ -295,3 +295,29 @@ def test_parameters_that_are_wrong_are_named(db, parameters, detail):
 def test_everything_that_is_wrong_is_named_at_once(db):
     with pytest.raises(QueryError, match=r"q: does nothing.*taggs: is not.*limit: 'x'"):
         SimilarRequest.with_query([("q", "tea"), ("taggs", "tea"), ("limit", "x")])
+
+
+def about(viewer, text, **arguments):
+    pairs = [(key, str(value)) for key, value in arguments.items()]
+    return similar_to_text(text, *SimilarRequest.with_query(pairs), viewer)
+
+
+def test_a_text_is_compared_as_it_is_and_not_read_as_a_query(vectors, query_model, everyone):
+    valve = Memory.objects.get(external_id="t2")
+    whole = about(everyone, f"{valve.title}\n{valve.content}")
+    assert (ids(whole)[0], whole.memories[0].is_duplicate) == (valve.pk, True)
+    signed = about(everyone, f'"{valve.title}" {valve.content} -kettle -valve +retry or')
+    assert (ids(signed)[0], signed.memories[0].is_duplicate) == (valve.pk, True)
+    long = about(everyone, "Nothing of the kind. " * 100 + valve.content)
+    assert ids(long)[0] == valve.pk
+
+
+def test_a_text_finds_only_what_the_viewer_sees_and_the_filters_pass(vectors, query_model, everyone):
+    valve = Memory.objects.get(external_id="t2")
+    assert valve.pk not in ids(about(seen_by("boat"), valve.content, min_similarity=0))
+    assert valve.pk not in ids(about(everyone, valve.content, type="note", min_similarity=0))
+
+
+def test_a_text_without_a_model_says_why_there_is_nothing(vectors, everyone):
+    found = about(everyone, "The valve of the kettle stuck")
+    assert (found.memories, found.reason) == ((), "search by meaning is not ready: the model is still loading")
