@@ -4,7 +4,7 @@ import json
 from contextvars import ContextVar
 
 from access.viewer import Viewer
-from agent_tools.tools import Arguments, pairs_of_arguments
+from agent_tools.tools import Arguments, hidden_line, pairs_of_arguments, warning_lines
 from explorer.links import memory_url
 from explorer.timeline_api import index_row
 from memories.queries import memory_details
@@ -30,9 +30,10 @@ class Fetch(Params):
 
 def search(arguments: Arguments, viewer: Viewer) -> str:
     query = SearchQuery.from_pairs([("page_size", str(_RESULTS)), *pairs_of_arguments(arguments)])
-    hits = run(query, viewer, include_facets=False, detail=HitDetail.INDEX).hits
-    rows = [{"id": str(hit.id), "title": index_row(hit).title, "url": _url(hit.id)} for hit in hits]
-    return json.dumps({"results": rows}, ensure_ascii=False)
+    result = run(query, viewer, include_facets=False, detail=HitDetail.INDEX)
+    rows = [{"id": str(hit.id), "title": index_row(hit).title, "url": _url(hit.id)} for hit in result.hits]
+    # The pair has no place for them; a model reads whatever the reply has.
+    return json.dumps({"results": rows, **hidden_line(result), **warning_lines(result.warnings)}, ensure_ascii=False)
 
 
 def fetch(arguments: Arguments, viewer: Viewer) -> str:

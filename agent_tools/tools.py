@@ -407,16 +407,22 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
             f"{term.count} {'carries' if term.count == 1 else 'carry'} {term.text}: {term.facet}={term.value}"
             for term in result.named[:_NAMED_SHOWN]
         ]
-    if result.hidden:
-        more = number(result.hidden, at_least=result.hidden_at_least)
-        match = "matches" if more == "1" else "match"
-        head["hidden"] = f'{more} more {match} in other states: state=["archived", "superseded"] to see'
+    head |= hidden_line(result)
     head |= warning_lines(result.warnings)
     if not head["filters"]:
         del head["filters"]
     if result.relaxations:
         head["relaxations"] = {f"without {one.label}": one.count for one in result.relaxations}
     return head | (facets(result) if result.facets is not None else {})
+
+
+def hidden_line(result: SearchResult) -> dict[str, Any]:
+    """How many memories match in the states that a search leaves out, if any."""
+    if not result.hidden:
+        return {}
+    more = number(result.hidden, at_least=result.hidden_at_least)
+    match = "matches" if more == "1" else "match"
+    return {"hidden": f'{more} more {match} in other states: state=["archived", "superseded"] to see'}
 
 
 def warning_lines(warnings: Iterable[SearchWarning]) -> dict[str, Any]:
@@ -458,9 +464,10 @@ def _counts(facets: Iterable[Facet], result: SearchResult) -> dict[str, Any]:
 
 def _next_page(query: SearchQuery) -> Callable[[int], str]:
     def advice(count: int) -> str:
-        if query.page == 1 and count:
-            return f"raise it, or continue with limit={count} page=2"
-        return "raise it, or ask for a smaller limit"
+        if not count:
+            return "raise it, or ask for a smaller limit"
+        in_place = " in place of page" if query.page > 1 else ""
+        return f"raise it, or continue with offset={query.begin + count}{in_place}"
 
     return advice
 

@@ -10,17 +10,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from access.keys import ApiRequest, allowed
 from access.models import MemoryChange
-from access.viewer import Viewer
+from explorer.listings import visible_project_ids
 from explorer.memory_api import ChangeRequest, Written, answer_written, memory_address, storable_id
 from explorer.operations import read_operation
 from memories.changes import ChangedMemory, ChangeFeed, changes
 from memories.history import History, maker_of, memory_history
-from memories.models import Project
 from memories.services import MemoryNotFoundError, memory_version_restore
 from text.dates import check_date, check_since, instant, since_span
 from text.formatting import legible
 from web.errors import GUARDED, close_to, errors
-from web.params import Params, QueryError, Text, Value, Values, pairs_of
+from web.params import Params, Text, Value, Values, pairs_of
 from web.validation import Problem
 
 KINDS = tuple(kind.value for kind in MemoryChange.Kind)
@@ -203,22 +202,3 @@ def _change_reply(change: ChangedMemory, request: HttpRequest) -> ChangeReply:
         reason=change.event.note,
         url=memory_address(change.memory_id, request),
     )
-
-
-def visible_project_ids(slugs: Iterable[str], viewer: Viewer) -> list[int]:
-    """The ids of visible projects. Raises QueryError for others, whether they exist or not."""
-    visible = Project.objects.all()
-    if viewer.project_ids is not None:
-        visible = visible.filter(pk__in=viewer.project_ids)
-    known = dict(visible.values_list("slug", "pk"))
-    if unknown := [slug for slug in slugs if slug.lower() not in known]:
-        raise QueryError(
-            Problem(
-                "project",
-                f"there is no project '{legible(slug, 40)}' that you can see",
-                "leave it out for all projects",
-                close_to(slug, known),
-            )
-            for slug in unknown
-        )
-    return [known[slug.lower()] for slug in slugs]

@@ -1,5 +1,6 @@
 """The projects and sessions that a viewer may search in, with their numbers of memories, and the viewer itself."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
@@ -14,8 +15,11 @@ from memories.queries import visible_to
 from search.baseline_counts import corpus_counts
 from search.engines import with_engine
 from search.facets import DEFAULT_STATES
-from web.params import MAX_PAGE, Params, Text, Values
+from text.formatting import legible
+from web.errors import close_to
+from web.params import MAX_PAGE, Params, QueryError, Text, Values
 from web.timing import Stopwatch, Timings
+from web.validation import Problem
 
 
 class PageRequest(Params):
@@ -112,14 +116,17 @@ def list_projects(request: ProjectsRequest, viewer: Viewer) -> Listed[ListedProj
 
 
 def list_sessions(request: SessionsRequest, viewer: Viewer) -> Listed[ListedSession]:
-    """The sessions of the projects that a viewer may see. Memories are counted for the page alone."""
+    """The sessions of the projects that a viewer may see. Memories are counted for the page alone.
+
+    Raises QueryError for a project that the viewer does not see.
+    """
     watch = Stopwatch()
     with watch.stage("hits"):
         sessions = Session.objects.select_related("project").order_by("-pk")
         if viewer.project_ids is not None:
             sessions = sessions.filter(project_id__in=viewer.project_ids)
         if request.project:
-            sessions = sessions.filter(project__slug__in=request.project)
+            sessions = sessions.filter(project_id__in=visible_project_ids(request.project, viewer))
         if request.agent:
             sessions = sessions.filter(agent__in=request.agent)
         if request.search:
@@ -134,6 +141,25 @@ def list_sessions(request: SessionsRequest, viewer: Viewer) -> Listed[ListedSess
         }
         rows = tuple(ListedSession(one, *numbers.get(one.pk, (0, None, None))) for one in page)
         return Listed(rows, sessions.count(), watch.timings)
+
+
+def visible_project_ids(slugs: Iterable[str], viewer: Viewer) -> list[int]:
+    """The ids of visible projects. Raises QueryError for others, whether they exist or not."""
+    visible = Project.objects.all()
+    if viewer.project_ids is not None:
+        visible = visible.filter(pk__in=viewer.project_ids)
+    known = dict(visible.values_list("slug", "pk"))
+    if unknown := [slug for slug in slugs if slug.lower() not in known]:
+        raise QueryError(
+            Problem(
+                "project",
+                f"there is no project '{legible(slug, 40)}' that you can see",
+                "leave it out for all projects",
+                close_to(slug, known),
+            )
+            for slug in unknown
+        )
+    return [known[slug.lower()] for slug in slugs]
 
 
 def whoami(viewer: Viewer) -> Whoami:

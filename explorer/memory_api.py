@@ -22,6 +22,7 @@ from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_details, memory_version
 from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.services import (
+    ANY_VERSION,
     MemoryNotFoundError,
     memory_create,
     memory_delete,
@@ -450,11 +451,11 @@ def _etag(reply: MemoryReply) -> str:
 
 
 def version_asked(request: HttpRequest) -> str:
-    """The version that `If-Match` names, as an ETag or alone; empty without it, and for any version."""
+    """The version that `If-Match` names, as an ETag or alone; empty without it."""
     given = request.headers.get("If-Match", "").strip()
     tags = [tag for tag in given.split(",") if tag.strip()]
-    if not tags or given == "*":
-        return ""
+    if not tags or given == ANY_VERSION:
+        return given
     if len(tags) > 1:
         raise ApiError(422, "invalid_request", "If-Match: must be one ETag", "Send the ETag or the version of a reply.")
     return given.removeprefix("W/").strip('"').partition(_MARK)[0] or "none"

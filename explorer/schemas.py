@@ -392,6 +392,8 @@ def unified_parts(
         "page_size": query.page_size,
         "pages": result.pages,
         "has_more": result.has_more,
+        # The order of all kinds depends on every record: its pages have no cursors.
+        "next_cursor": None,
         "lower_bounds": [*result.memories.lower_bounds, *lower_bounds],
         "took_ms": result.took_ms,
     }

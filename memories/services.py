@@ -54,6 +54,8 @@ from web.errors import FIELDS_LISTED, Refusal
 _Record = TypeVar("_Record", bound=MemoryRecord)
 
 DEFAULT_PROJECT = "default"
+# As the version of a change: any, as long as there is one.
+ANY_VERSION = "*"
 _LISTED_PROJECTS = 20
 # Codes of the two reasons for which a memory is refused.
 ID_TAKEN, SAME_TEXT = "external_id_taken", "duplicate_text"
@@ -272,7 +274,7 @@ def _made_by(viewer: Viewer) -> MadeBy:
 def _lock_writable(memory_id: int, viewer: Viewer, if_version: str = "") -> MemorySnapshot:
     """The memory as stored, locked until the end of the transaction.
 
-    Raises VersionConflictError unless it is the version `if_version`, if that is given.
+    Raises VersionConflictError unless it is the version `if_version`, if one is given.
     """
     vocabulary_lock_shared()
     if not visible_to(viewer).filter(pk=memory_id).exists():
@@ -283,7 +285,7 @@ def _lock_writable(memory_id: int, viewer: Viewer, if_version: str = "") -> Memo
         raise MemoryNotFoundError(memory_id)
     if not viewer.may_write(locked.project_id):
         raise NotAllowedError(f"You can read #{memory_id} but not change it.")
-    if if_version:
+    if if_version not in {"", ANY_VERSION}:
         version = memory_version(Memory.objects.defer("content", "terms", "raw").get(pk=memory_id))
         if version != if_version:
             raise VersionConflictError(memory_id, version)

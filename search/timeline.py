@@ -120,15 +120,23 @@ def _best_hit(query: SearchQuery, viewer: Viewer) -> _Chosen:
         return _Chosen(None, result.warnings, result.timings)
     # The other warnings are about filters, which choose the neighbours too.
     warnings = [warning for warning in result.warnings if warning.parameter == "mode"]
-    why = result.hits[0].why
-    if why.keyword_rank is None and why.similarity is not None:
-        by_words = run(query.with_(mode=Mode.KEYWORD, include_facets=False), viewer, detail=HitDetail.NONE).total
-        # A semantic search does not read the words of its hits.
-        if not by_words or query.mode != Mode.SEMANTIC:
-            which = "The anchor does not contain" if by_words else "No memory contains"
-            near = f"this is the nearest in meaning ({why.similarity:.2f})"
-            warnings.append(SearchWarning(f"{which} “{legible(query.text, 60)}”; {near}.", "query"))
-    return _Chosen(result.hits[0].id, tuple(warnings), result.timings)
+    best = result.hits[0]
+    if best.why.keyword_rank is None and best.why.similarity is not None:
+        warnings += with_engine(lambda engine: _notice_of_meaning(engine, query, best, viewer), viewer)
+    return _Chosen(best.id, tuple(warnings), result.timings)
+
+
+def _notice_of_meaning(engine: Engine, query: SearchQuery, best: Hit, viewer: Viewer) -> list[SearchWarning]:
+    """A warning if the best hit has neither the words of the query nor a term of that name."""
+    with snapshot():
+        plan = resolve_query(engine, query, viewer, datetime.now(UTC)).plan
+        # Without the limit of what is near.
+        without_meaning = replace(plan, meaning=None)
+        if engine.filter_ids(without_meaning, [best.id]):
+            return []
+        which = "The anchor does not contain" if engine.any_match([without_meaning])[0] else "No memory contains"
+    near = f"this is the nearest in meaning ({best.why.similarity:.2f})"
+    return [SearchWarning(f"{which} “{legible(query.text, 60)}”; {near}.", "query")]
 
 
 def _memory_at(engine: Engine, moment: str, query: SearchQuery, viewer: Viewer) -> _Chosen:

@@ -5,7 +5,8 @@ answered with the memories of the corpus that fit it best, which the asking mode
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -17,11 +18,15 @@ from access.sign_in import owner_to_sign_in
 from access.viewer import Viewer, viewer_of_user
 from agent_tools.claude_mem.arguments import read_arguments
 from explorer.timeline_api import index_row
+from search.engines import with_engine
+from search.engines.base import Engine
 from search.models import SavedView
+from search.plan import resolve_query
 from search.query import MAX_TEXT_LENGTH, FacetScope, Mode, SearchQuery, Sort
-from search.result import HitDetail
+from search.result import Hit, HitDetail
 from search.run import run
 from search.saved_views import saved_view_save
+from search.snapshots import snapshot
 from web.errors import ApiError
 from web.params import MAX_VALUE_LENGTH
 
@@ -101,15 +106,21 @@ def answered(view: SavedView, question: str, viewer: Viewer) -> dict[str, Any]:
         raise ApiError(400, "invalid_request", "question: is missing.")
     query = _query(view)
     asked = query.with_(text=question.strip()[:MAX_TEXT_LENGTH], mode=Mode.HYBRID, sort=None, page_size=_PAGE)
-    result = run(asked, viewer, include_facets=False)
-    # The question replaces the words of the corpus, so that only memories which these find are answers.
-    found = _ids(query, viewer) if query.text else {hit.id for hit in result.hits}
-    hits = [hit for hit in result.hits if hit.id in found][:_ANSWERS]
+    hits: list[Hit] = []
+    for page in range(1, _LARGEST // _PAGE + 1):
+        result = run(asked.replace(page=page), viewer, include_facets=False)
+        # The question replaces the words of the corpus, so that only memories which these find are answers.
+        members = _members(query, result.hits, viewer) if query.text else {hit.id for hit in result.hits}
+        hits += [hit for hit in result.hits if hit.id in members]
+        if len(hits) >= _ANSWERS or not result.has_more:
+            break
+    hits = hits[:_ANSWERS]
+    nothing = f"None of the {_LARGEST} memories that fit the question best is" if result.has_more else "No memory is"
     lines = [
         "No model answers here; read these memories of the corpus, best first, and answer yourself."
         " get_observations has them whole."
         if hits
-        else "No memory of the corpus fits the question. Try other words.",
+        else f"{nothing} in the corpus and fits the question. Try other words.",
         *(warning.message for warning in result.warnings),
     ]
     for hit in hits:
@@ -144,15 +155,15 @@ def _query(view: SavedView) -> SearchQuery:
     return SearchQuery.read(parse_qsl(view.query))[0]
 
 
-def _ids(query: SearchQuery, viewer: Viewer) -> set[int]:
-    """The first memories of a corpus, as many as claude-mem puts into one."""
-    found: set[int] = set()
-    for page in range(1, _LARGEST // _PAGE + 1):
-        result = run(query.replace(page=page, page_size=_PAGE), viewer, include_facets=False, detail=HitDetail.INDEX)
-        found |= {hit.id for hit in result.hits}
-        if not result.has_more:
-            break
-    return found
+def _members(query: SearchQuery, hits: Sequence[Hit], viewer: Viewer) -> set[int]:
+    """The ids of the hits that are in a corpus."""
+    ids = [hit.id for hit in hits]
+
+    def among(engine: Engine) -> set[int]:
+        with snapshot():
+            return engine.filter_ids(resolve_query(engine, query, viewer, datetime.now(UTC)).plan, ids)
+
+    return with_engine(among, viewer)
 
 
 def _created(query: SearchQuery, order: Sort, viewer: Viewer) -> str | None:

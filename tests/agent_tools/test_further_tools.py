@@ -10,6 +10,7 @@ from mcp import MCPError
 
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
+from agent_tools import chatgpt
 from agent_tools.catalogue import PROFILES, TOOL
 from agent_tools.tools import ToolRefusedError, call
 from categories.models import Concept, Relationship
@@ -103,6 +104,12 @@ def test_similar_lists_the_proposed_duplicates(ids):
     assert "tag: does not apply to proposed pairs" in refused("similar", tag=["crane"])
     assert "project: does not apply to proposed pairs" in refused("similar", project=["boat", "tea"])
     assert ask("similar", id=ids["b1"])["reason"]
+
+
+def test_similar_to_a_text_takes_all_of_it_or_says_so(ids):
+    assert ask("similar", text="-tea +retry " * 700)["reason"].startswith("search by meaning is not ready")
+    assert "text: " in refused("similar", text="x" * 10_001)
+    assert "same_project: goes with the id of a memory" in refused("similar", text="x", same_project=True)
 
 
 def test_vocabulary_is_edited_by_curators_only(ids):
@@ -250,3 +257,12 @@ def test_profile_of_the_command_is_its_option(shared_ids, database_url):
     names, found = asyncio.run(over_stdio(parameters, talk))
     assert names == ["search", "fetch"]
     assert found["results"][0]["url"] == f"memory://{shared_ids['b1']}"
+
+
+def test_search_of_chatgpt_says_what_is_missing_from_it(ids):
+    reply = json.loads(chatgpt.search({"query": "sugar"}, command_viewer()))
+    assert [row["title"] for row in reply["results"]] == ["Sugar on every table"]
+    assert reply["hidden"].startswith("1 more matches in other states")
+    assert reply["warnings"][0].startswith("Search by meaning is not ready")
+    complete = json.loads(chatgpt.search({"query": "crane", "mode": "keyword"}, command_viewer()))
+    assert set(complete) == {"results"}

@@ -1,6 +1,7 @@
 """Every tool as an agent calls it, and the errors that it returns."""
 
 import json
+import re
 
 import pytest
 import toon_format
@@ -108,6 +109,14 @@ def test_retrieve_memory_counts_as_its_specification_says(ids):
     assert all(memory["content"] for memory in reply["memories"])
     assert "facets" not in ask("retrieve_memory", query="tea")
     assert ask("retrieve_memory", query="zeppelin")["memories"] == []
+
+
+def test_pages_are_as_long_as_their_specifications_say(ids):
+    for n in range(10):
+        told("store_memory", content=f"Spoon {n} is in drawer {n * n}.", project="tea")
+    for tool, size in (("retrieve_memory", 10), ("search", 20)):
+        reply = ask(tool)
+        assert (len(reply["memories"]), reply["page_size"], reply["total"]) == (size, size, 24)
 
 
 def test_retrieve_memory_counts_the_memories_that_match_unless_asked_otherwise(ids):
@@ -279,3 +288,15 @@ def test_mistake_of_ours_tells_nothing_of_itself(ids, monkeypatch, caplog):
     assert refused("search").startswith("Internal error")
     assert "division" not in refused("search")
     assert "An unforeseen error" in caplog.text
+
+
+@pytest.mark.parametrize("start", [{}, {"offset": 3}, {"page": 2, "page_size": 5}])
+def test_reply_that_was_cut_names_the_offset_that_continues_it(ids, start):
+    whole = [row["id"] for row in ask("search", limit=100)["memories"]]
+    begin = start.get("offset", 5 if "page" in start else 0)
+    cut = ask("search", max_tokens=200, **start)
+    rows = [row["id"] for row in cut["memories"]]
+    assert rows == whole[begin : begin + len(rows)]
+    offset = int(re.search(r"continue with offset=(\d+)", json.dumps(cut))[1])
+    assert [row["id"] for row in ask("search", offset=offset, limit=2)["memories"]] == whole[offset:][:2]
+    assert offset == begin + len(rows)

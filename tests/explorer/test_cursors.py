@@ -168,6 +168,11 @@ def test_a_forged_cursor_is_an_error(caller, query, last):
     assert "cursor: is not a cursor" in found(caller, f"{query}&cursor={forged}", 422)["detail"]
 
 
+def test_a_unified_search_has_pages_and_no_cursor(caller):
+    reply = found(caller, "mode=unified&q=tea&page_size=1")
+    assert (reply["has_more"], reply["next_cursor"]) == (True, None)
+
+
 def test_a_cursor_of_another_shows_nothing_that_the_key_may_not_see(caller):
     boat = Project.objects.get(slug="boat")
     narrow = client_for(projects=[boat])

@@ -82,7 +82,11 @@ def test_sessions_come_with_their_memories(key):
     rows = [(row["session"], row["project"], row["memories"]) for row in get(key(), "/sessions")["sessions"]]
     assert rows == [("s2", "boat", 1), ("s1", "tea", 2)]
     assert [row["session"] for row in get(key("tea"), "/sessions")["sessions"]] == ["s1"]
-    assert get(key("tea"), "/sessions?project=boat")["total"] == 0
+    assert get(key("tea"), "/sessions?project=TEA")["total"] == 1
+    for hidden in ("boat", "teaa"):
+        refused = get(key("tea"), f"/sessions?project={hidden}", 422)
+        assert refused["detail"] == f"project: there is no project '{hidden}' that you can see"
+    assert refused["did_you_mean"] == ["tea"]
     assert get(key(), "/sessions?search=S1&page_size=1")["sessions"][0]["memories"] == 2
 
 

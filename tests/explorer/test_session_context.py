@@ -7,6 +7,8 @@ from access.keys import make_key
 from access.viewer import command_viewer, viewer_of_key
 from explorer.session_context import ContextRequest, session_context
 from memories.models import Memory, Project
+from memories.records import MemoryRecord
+from memories.services import memory_create
 from text.tokens import estimated_tokens
 from web.params import QueryError
 
@@ -79,7 +81,7 @@ def test_hook_reads_the_context_as_text(corpus):
     assert reply["text"].startswith("# boat: 6 memories\n")
     assert reply["tokens"] <= 500
     assert [section["key"] for section in reply["sections"]] == ["pinned", "decisions", "proposed", "changed"]
-    assert reply["sections"][1]["query"] == "project=boat&type=decision"
+    assert reply["sections"][1]["query"] == "project=boat&state=active&type=decision"
     wrong = client.get("/api/context?budget=20")
     assert wrong.status_code == 422
     assert "budget: 20 is too small" in wrong.json()["detail"]
@@ -88,3 +90,31 @@ def test_hook_reads_the_context_as_text(corpus):
 def test_unknown_argument_of_a_context_is_refused():
     with pytest.raises(QueryError, match="projekt: is not a parameter"):
         context(projekt="tea")
+
+
+def test_what_is_only_proposed_is_nowhere_listed_as_decided(corpus):
+    record = MemoryRecord(project="tea", type="decision", state="proposed", title="No milk", content="No milk at all.")
+    memory_create(record=record, viewer=command_viewer())
+    found = titles(context(project="tea"))
+    assert found["decisions"] == ["Brew green tea at 70 °C"]
+    assert found["proposed"] == ["No milk", "Serve tea on the boat"]
+
+
+def test_what_is_proposed_is_marked_among_the_changes(corpus, monkeypatch):
+    monkeypatch.setattr("explorer.session_context._MOST", 1)
+    for n in range(2):
+        record = MemoryRecord(
+            project="boat", type="plan", state="proposed", content=f"Plan {n}.", created_at=f"202{5 - n}-01-01T00:00Z"
+        )
+        memory_create(record=record, viewer=command_viewer())
+    text = context(project="boat").text
+    assert "plan: Plan 0." in text
+    assert "plan, proposed: Plan 1." in text
+
+
+def test_names_and_warnings_stay_within_the_budget_too(corpus):
+    found = context(project=[f"{n}-{'x' * 100}" for n in range(100)], budget=200)
+    assert estimated_tokens(found.text) <= 200
+    assert len(found.warnings) == 100
+    assert found.text.splitlines()[0].endswith("95 more: 0 memories")
+    assert found.text.endswith("more warnings")

@@ -107,6 +107,8 @@ def test_time_reveals_no_memory_of_another_project(corpus):
         pytest.param("qqqzzzxx", "semantic", "No memory contains “qqqzzzxx”; this is the nearest in", id="by meaning"),
         pytest.param("green tea", "hybrid", "", id="words"),
         pytest.param("green tea", "semantic", "", id="by meaning, with words that there are"),
+        pytest.param("hospitality", "hybrid", "", id="a name that the anchor carries"),
+        pytest.param("hospitality", "semantic", "No memory contains “hospitality”; this is", id="a name, by meaning"),
     ],
 )
 def test_anchor_that_has_none_of_the_words_is_named_as_such(embedded, everyone, query, mode, expected):

@@ -204,6 +204,30 @@ def test_keys_of_others_and_old_ones_mean_nothing(caller):
     assert post(revoked, {"content": "Water."}, "k2").status_code == 401
 
 
+def test_reply_is_not_repeated_to_who_has_lost_the_project_since(caller):
+    made = key(["read", "write"], Project.objects.create(slug="open", name="open"))
+    limited = Caller(made.raw)
+    assert post(limited, {"content": "Tea.", "project": "open"}, "k1").status_code == 201
+    assert post(limited, {"content": "Tea.", "project": "open"}, "k1")["Idempotency-Replayed"] == "true"
+    made.key.projects.add(Project.objects.create(slug="more", name="more"))
+    assert post(limited, {"content": "Tea.", "project": "open"}, "k1").status_code == 201
+    made.key.projects.remove(Project.objects.get(slug="open"))
+    refused = post(limited, {"content": "Tea.", "project": "open"}, "k1")
+    assert (refused.status_code, refused.json()["error"]) == (403, "forbidden")
+    assert "Tea" not in refused.content.decode()
+    assert Memory.objects.count() == 1
+
+
+def test_any_version_is_one_that_there_is(caller):
+    def put_any(body):
+        path = "/api/memories/by-external-id/docs/a"
+        return caller.put(path, body, content_type="application/json", headers={"If-Match": "*"})
+
+    assert (put_any({"content": "x"}).status_code, Memory.objects.count()) == (412, 0)
+    assert put(caller, "docs/a", {"content": "x"}).status_code == 201
+    assert put_any({"content": "y"}).status_code == 200
+
+
 def test_refusals_are_not_stored(caller):
     assert post(caller, {"content": ""}, "k1").status_code == 422
     assert post(caller, {"content": "Tea."}, "k1").status_code == 201
