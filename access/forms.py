@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from access.key_rights import KeyRights
 from access.keys import MAX_PER_MINUTE
-from access.limits import attempts
+from access.limits import attempts, sender
 from access.viewer import SCOPES
 
 logger = logging.getLogger("mnemoscope.sign_in")
@@ -84,16 +84,17 @@ class SignInForm(AuthenticationForm):
     def clean(self) -> dict[str, Any]:
         name = self.cleaned_data.get("username") or ""
         address = self.request.META.get("REMOTE_ADDR", "") if self.request else ""
-        account, sender = ("account", name.casefold()), ("address", address)
-        taken = [attempts.take(account, PER_ACCOUNT), attempts.take(sender, PER_ADDRESS)]
-        if wait := max(one.wait for one in taken):
+        account, network = ("account", name.casefold()), ("address", sender(address))
+        # An address that is refused does not count for the account, which it could lock for others.
+        wait = attempts.take(network, PER_ADDRESS).wait or attempts.take(account, PER_ACCOUNT).wait
+        if wait:
             logger.warning("Too many wrong passwords for %r from %s.", name[:100], address)
             raise forms.ValidationError(
                 self.error_messages["too_many"], code="too_many", params={"seconds": math.ceil(wait)}
             )
         cleaned = super().clean()
         attempts.fill(account)
-        attempts.fill(sender)
+        attempts.fill(network)
         return cleaned
 
 

@@ -4,7 +4,9 @@ Every authenticator sets a Viewer as `request.viewer`.
 """
 
 import hashlib
+import logging
 import math
+import re
 import secrets
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -19,24 +21,48 @@ from ninja.security import APIKeyCookie, APIKeyHeader, HttpBearer
 from ninja.utils import check_csrf
 
 from access.audit import audit
-from access.limits import Allowance, buckets
+from access.limits import Allowance, buckets, seen_keys, sender, wrong_keys
 from access.models import ApiKey, AuditEvent
 from access.viewer import SCOPES, Viewer, viewer_of_key, viewer_of_user
 from memories.models import Project
 from web.errors import Refusal, UnauthorizedError
 
+logger = logging.getLogger("mnemoscope.keys")
+
 MARK = "mnk_"
 PREFIX_LENGTH = 12
+_FORM = re.compile(r"mnk_[\w-]{40}", re.ASCII)
 # `last_used_at` is updated at most this often, so that a busy agent does not write a row with every read.
 STAMP_EVERY = timedelta(minutes=1)
 # A rotated key remains valid for this long, so that clients can be updated.
 GRACE = timedelta(days=1)
 # The highest limit of a single key.
 MAX_PER_MINUTE = 1_000_000
+# Different wrong keys that an address may send within a minute.
+WRONG_PER_ADDRESS = 20
 
 
 class KeyRefusedError(UnauthorizedError):
     """No key, or one that is unknown, revoked or expired."""
+
+
+class UnknownKeyError(KeyRefusedError):
+    """A text that is no key of this site."""
+
+    message = "This is not a key of this site."
+
+
+class TooManyWrongKeysError(Refusal):
+    """An address has sent many wrong keys. `seconds` is how long to wait."""
+
+    status = 429
+    code = "too_many_wrong_keys"
+    message = "Too many wrong keys have come from this address."
+
+    def __init__(self, seconds: int) -> None:
+        self.suggestion = f"Wait {seconds} seconds, and send a key of this site."
+        self.headers = {"Retry-After": str(seconds)}
+        super().__init__()
 
 
 class TooManyRequestsError(Refusal):
@@ -122,12 +148,12 @@ def make_key(
 def find_key(raw: str) -> ApiKey:
     """Look up a key. Raises KeyRefusedError with the reason.
 
-    Every text is hashed and looked up, so that timing reveals nothing about stored keys.
+    Every text of the right form is hashed and looked up, so that timing reveals nothing about stored keys.
     """
-    key = ApiKey.objects.filter(key_hash=key_hash(raw)).first()
+    key = ApiKey.objects.filter(key_hash=key_hash(raw)).first() if _FORM.fullmatch(raw) else None
     now = timezone.now()
     if key is None:
-        raise KeyRefusedError("This is not a key of this site.")
+        raise UnknownKeyError
     if key.revoked_at:
         raise KeyRefusedError(f"The key {key.prefix}… was revoked on {key.revoked_at:%Y-%m-%d}.")
     if key.expires_at and key.expires_at <= now:
@@ -136,13 +162,39 @@ def find_key(raw: str) -> ApiKey:
     return key
 
 
-def viewer_of_raw(raw: str, door: AuditEvent.Door = AuditEvent.Door.API) -> Viewer:
-    """The viewer of a request with this key. Raises KeyRefusedError or TooManyRequestsError."""
-    return _admitted(raw, door)[0]
+def viewer_of_raw(raw: str, door: AuditEvent.Door = AuditEvent.Door.API, address: str = "") -> Viewer:
+    """The viewer of a request with this key, from an address if others sent it.
+
+    Raises KeyRefusedError, TooManyWrongKeysError or TooManyRequestsError.
+    """
+    return _admitted(raw, door, address)[0]
 
 
-def _admitted(raw: str, door: AuditEvent.Door) -> tuple[Viewer, Allowance]:
-    key = find_key(raw)
+def _key_from(raw: str, address: str) -> ApiKey:
+    """The key that came from an address, unless many wrong ones did.
+
+    A text that was no key a moment ago costs no query, and repeating it is no guess. A key that was good a moment ago
+    is let in although others guess from its address.
+    """
+    hashed, network = key_hash(raw), sender(address)
+    was_key = seen_keys.get(hashed)
+    if was_key is False:
+        raise UnknownKeyError
+    if was_key is None and (wait := wrong_keys.wait(network, WRONG_PER_ADDRESS)):
+        raise TooManyWrongKeysError(math.ceil(wait))
+    try:
+        key = find_key(raw)
+    except UnknownKeyError:
+        seen_keys.put(hashed, False)
+        if not wrong_keys.take(network, WRONG_PER_ADDRESS).remaining:
+            logger.warning("Too many wrong keys from %s.", address)
+        raise
+    seen_keys.put(hashed, True)
+    return key
+
+
+def _admitted(raw: str, door: AuditEvent.Door, address: str) -> tuple[Viewer, Allowance]:
+    key = _key_from(raw, address) if address else find_key(raw)
     allowance = buckets.take(key.pk, key.requests_per_minute or settings.API_REQUESTS_PER_MINUTE)
     if allowance.wait:
         raise TooManyRequestsError(key, allowance)
@@ -241,23 +293,40 @@ class ApiRequest(HttpRequest):
     viewer: Viewer
 
 
-class BearerKey(HttpBearer):
+class _Scoped:
+    """An authenticator, which also refuses callers without the scope that it was made with."""
+
+    def __init__(self, scope: str = "") -> None:
+        super().__init__()
+        self.scope = scope
+
+    def accept(self, request: HttpRequest, viewer: Viewer) -> Viewer:
+        request.viewer = viewer  # type: ignore[attr-defined]
+        return require(viewer, self.scope) if self.scope else viewer
+
+    def accept_key(self, request: HttpRequest, raw: str) -> Viewer:
+        address = request.META.get("REMOTE_ADDR", "")
+        viewer, request.allowance = _admitted(raw.strip(), AuditEvent.Door.API, address)  # type: ignore[attr-defined]
+        return self.accept(request, viewer)
+
+
+class BearerKey(_Scoped, HttpBearer):
     """`Authorization: Bearer mnk_…`"""
 
     def authenticate(self, request: HttpRequest, token: str) -> Viewer:
-        return _set_viewer_of_key(request, token)
+        return self.accept_key(request, token)
 
 
-class HeaderKey(APIKeyHeader):
+class HeaderKey(_Scoped, APIKeyHeader):
     """`X-API-Key: mnk_…`, for clients that can set no Authorization header."""
 
     param_name = "X-API-Key"
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Viewer | None:
-        return _set_viewer_of_key(request, key) if key else None
+        return self.accept_key(request, key) if key else None
 
 
-class SignedIn(APIKeyCookie):
+class SignedIn(_Scoped, APIKeyCookie):
     """The session of a signed-in user. Changes need the CSRF token of a page."""
 
     param_name = settings.SESSION_COOKIE_NAME
@@ -268,14 +337,19 @@ class SignedIn(APIKeyCookie):
             return None
         if check_csrf(request):
             raise CrossSiteError
-        return _set_viewer(request, viewer_of_user(request.user, door=AuditEvent.Door.API))
+        return self.accept(request, viewer_of_user(request.user, door=AuditEvent.Door.API))
 
     def authenticate(self, request: HttpRequest, key: str | None) -> Viewer | None:
         return self(request)
 
 
-# In this order: with a key in the request, cookies are ignored.
-AUTHENTICATORS = (BearerKey(), HeaderKey(), SignedIn())
+def callers(scope: str = "") -> tuple[BearerKey, HeaderKey, SignedIn]:
+    """The authenticators of an operation. With a scope, callers without it are refused before the body is read."""
+    # In this order: with a key in the request, cookies are ignored.
+    return BearerKey(scope), HeaderKey(scope), SignedIn(scope)
+
+
+AUTHENTICATORS = callers()
 
 
 def known_viewer(request: HttpRequest) -> Viewer | None:
@@ -285,7 +359,11 @@ def known_viewer(request: HttpRequest) -> Viewer | None:
 
 def allowed(request: ApiRequest, scope: str) -> Viewer:
     """The viewer, if they have this scope. Raises ScopeMissingError."""
-    viewer = request.viewer
+    return require(request.viewer, scope)
+
+
+def require(viewer: Viewer, scope: str) -> Viewer:
+    """The viewer, if they have this scope. Raises ScopeMissingError."""
     if scope not in viewer.scopes:
         raise ScopeMissingError(f"This needs the scope {scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}.")
     return viewer
@@ -294,13 +372,3 @@ def allowed(request: ApiRequest, scope: str) -> Viewer:
 def allowance_of(request: HttpRequest) -> Allowance | None:
     """The allowance of the key that came with a request; None without a valid key."""
     return getattr(request, "allowance", None)
-
-
-def _set_viewer_of_key(request: HttpRequest, raw: str) -> Viewer:
-    viewer, request.allowance = _admitted(raw.strip(), AuditEvent.Door.API)  # type: ignore[attr-defined]
-    return _set_viewer(request, viewer)
-
-
-def _set_viewer(request: HttpRequest, viewer: Viewer) -> Viewer:
-    request.viewer = viewer  # type: ignore[attr-defined]
-    return viewer

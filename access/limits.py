@@ -1,14 +1,16 @@
-"""Rate limits: token buckets, refilled evenly, for the requests of each key and for attempts to sign in.
+"""Rate limits: token buckets, refilled evenly, for the requests of each key and for guesses of passwords and keys.
 
 Buckets are in the memory of each server process, so that a request costs no write.
 """
 
+import ipaddress
 import math
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 # The number of buckets, those used last. A bucket that is full again need not be stored.
 _LIMIT = 10_000
@@ -55,6 +57,12 @@ class Buckets:
         remaining = max(0, math.floor((self._seconds - spent) / each + 0.001))
         return Allowance(tokens, remaining, math.ceil(spent), wait)
 
+    def wait(self, key_id: Hashable, tokens: int, now: float | None = None) -> float:
+        """The seconds until the next token, 0 if there is one. Takes none."""
+        at = time.monotonic() if now is None else now
+        with self._lock:
+            return max(0.0, self._due.get(key_id, at) + self._seconds / tokens - at - self._seconds - 0.001)
+
     def fill(self, key_id: Hashable) -> None:
         """Give all tokens back."""
         with self._lock:
@@ -65,6 +73,49 @@ class Buckets:
             self._due.clear()
 
 
+Value = TypeVar("Value")
+
+
+class Recent(Generic[Value]):
+    """Values by key, of which the latest stay, each for some seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._values: OrderedDict[Hashable, tuple[float, Value]] = OrderedDict()
+
+    def get(self, key: Hashable) -> Value | None:
+        with self._lock:
+            until, value = self._values.get(key, (0.0, None))
+            return value if until > time.monotonic() else None
+
+    def put(self, key: Hashable, value: Value) -> None:
+        with self._lock:
+            self._values[key] = (time.monotonic() + self._seconds, value)
+            self._values.move_to_end(key)
+            if len(self._values) > _LIMIT:
+                self._values.popitem(last=False)
+
+    def forget(self) -> None:
+        with self._lock:
+            self._values.clear()
+
+
+def sender(address: str) -> str:
+    """Whose attempts are counted together: those from an address, or from a network of IPv6, which is one customer."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+
+
 buckets = Buckets()
 # Passwords tried, per account and per address.
 attempts = Buckets(seconds=15 * 60)
+# Different wrong keys, per address.
+wrong_keys = Buckets()
+# Whether a text, by its hash, was a key of this site a short while ago.
+seen_keys = Recent[bool](seconds=60)

@@ -28,6 +28,7 @@ from agent_tools.workflow import DEFAULT_PROFILE
 from web.admission import requests
 from web.errors import ApiError, sentences
 from web.exchange import set_route
+from web.middleware import ends_with_dot
 from web.params import Params
 from web.responses import answer
 
@@ -89,6 +90,15 @@ class McpApplication:
                 await turn.enter_async_context(requests.turn())
                 viewer = await sync_to_async(authenticate, thread_sensitive=False)(scope)
                 _profile_of(scope)
+                if scope["method"] != "POST":
+                    # A stream would only wait: there are no sessions, and the server has nothing to say unasked.
+                    raise ApiError(
+                        405,
+                        "method_not_allowed",
+                        f"{scope['method']} is not allowed at this address.",
+                        "It allows POST.",
+                        headers={"Allow": "POST"},
+                    )
                 if self._server is None:
                     raise ApiError(
                         503,
@@ -100,9 +110,6 @@ class McpApplication:
             except Exception as error:
                 await _send(await sync_to_async(_refusal)(error, scope), send)
                 return
-            if scope["method"] != "POST":
-                # A stream stays open for as long as its client likes, and reads nothing.
-                await turn.aclose()
             scope[_VIEWER] = viewer
             # The MCP server expects a single spelling of its path.
             await manager.handle_request({**scope, "path": PATHS[0]}, receive, send)
@@ -202,14 +209,15 @@ def authenticate(scope: Scope) -> Viewer:
 def _viewer_of(scope: Scope) -> Viewer:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     host = headers.get("host", "")
-    if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+    if ends_with_dot(host) or not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
         raise DisallowedHost(f"This site has no name {host[:100]!r}. If it should, add the name to ALLOWED_HOSTS.")
     _check_origin(headers.get("origin", ""), host)
     scheme, _, token = headers.get("authorization", "").partition(" ")
     raw = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
     if not raw:
         raise KeyRefusedError
-    return viewer_of_raw(raw, AuditEvent.Door.MCP)
+    address = (scope.get("client") or ("",))[0]
+    return viewer_of_raw(raw, AuditEvent.Door.MCP, address)
 
 
 def _check_origin(origin: str, host: str) -> None:

@@ -167,6 +167,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "web.middleware.StaticFiles",
     "web.middleware.policy_headers",
+    "web.middleware.refuse_absolute_names",
     "web.middleware.database_outage",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

@@ -5,7 +5,7 @@ from datetime import datetime
 from ninja import Router
 from pydantic import BaseModel, ConfigDict, Field
 
-from access.keys import ApiRequest, allowed
+from access.keys import ApiRequest, allowed, callers
 from curation.queries import TermNotFoundError, read_log, similar_names, visible_curation
 from curation.schemas import Alias, Create, Edit, Forget, Merge, Move, Operation, Relate, Rename, Retag, Split
 from curation.services import curation_apply, curation_plan, curation_undo
@@ -114,6 +114,8 @@ _OPERATIONS: dict[type[Operation], str] = {
 }
 # The address of an operation on memories that is not a curator's.
 _ADDRESSES: dict[type[Operation], str] = {Forget: "/memories/forget"}
+# The scope that an operation needs, if it is not `curate`.
+_SCOPES: dict[type[Operation], str] = {Forget: "write"}
 # These change many memories at once: nobody does that unseen.
 _PREVIEWED = (Retag, Forget)
 
@@ -128,6 +130,7 @@ def _add_endpoint(model: type[Operation], description: str) -> None:
     router.post(
         _ADDRESSES.get(model, f"/curation/{model.verb}"),
         response={200: Answer, **_ERRORS},
+        auth=callers(_SCOPES.get(model, "curate")),
         operation_id=f"curation_{model.verb}",
         summary=model.verb.capitalize(),
         description=description,
@@ -175,7 +178,7 @@ def undo(request: ApiRequest, curation_id: int) -> CurationReply:
 
 
 def _apply(request: ApiRequest, operation: Operation) -> Answer:
-    viewer = allowed(request, "write" if isinstance(operation, Forget) else "curate")
+    viewer = request.viewer
     if isinstance(operation, _PREVIEWED) and not (operation.dry_run or operation.token):
         raise ApiError(
             422,

@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from ninja import Router
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from access.keys import ApiRequest, allowed
+from access.keys import ApiRequest, callers
 from access.viewer import Viewer
 from explorer.memory_api import MemoryReply, memory_reply
 from memories.queries import MemoryDetail, memory_details
@@ -78,21 +78,23 @@ class BatchReply(BaseModel):
 @router.post(
     "/memories/batch",
     response={200: BatchReply, **errors(400, *GUARDED, 411, 413, 415, 422)},
+    auth=callers("read"),
     operation_id="memory_batch",
 )
 def memories(request: ApiRequest, batch: Batch) -> BatchReply:
     """Whole memories by id: choose them from the index of a search first."""
-    return _batch_reply(batch, allowed(request, "read"), request)
+    return _batch_reply(batch, request.viewer, request)
 
 
 @router.post(
     "/observations/batch",
     response={200: BatchReply, **errors(400, *GUARDED, 411, 413, 415, 422)},
+    auth=callers("read"),
     operation_id="observation_batch",
 )
 def observations(request: ApiRequest, batch: Batch) -> BatchReply:
     """The same as `POST /api/memories/batch`, under its name in claude-mem."""
-    return _batch_reply(batch, allowed(request, "read"), request)
+    return _batch_reply(batch, request.viewer, request)
 
 
 def batch_of(batch: Batch, viewer: Viewer) -> tuple[list[MemoryDetail], list[int], list[int]]:

@@ -12,7 +12,7 @@ from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError
 
 from access.idempotency import PARAMETER as IDEMPOTENCY_KEY
-from access.keys import ApiRequest, allowed
+from access.keys import ApiRequest, callers
 from access.viewer import Viewer
 from explorer.memory_api import ChangeRequest, MemoryPatch, Written, answer_written, memory_address
 from memories.models import Memory
@@ -172,6 +172,7 @@ class BulkReply(BaseModel):
 @router.put(
     "/memories/by-external-id/{project}/{path:external_id}",
     response={200: Written, 201: Written, **errors(400, *GUARDED, 404, 409, 411, 412, 413, 415, 422)},
+    auth=callers("write"),
     operation_id="memory_upsert",
     openapi_extra={"parameters": ChangeRequest.openapi_parameters()},
 )
@@ -179,7 +180,7 @@ def upsert(
     request: ApiRequest, project: str, external_id: str, record: StrictMemoryRecord, response: HttpResponse
 ) -> Status[Written]:
     """Store a memory under its id elsewhere, or replace the one that has it. Sent again, it changes nothing."""
-    viewer = allowed(request, "write")
+    viewer = request.viewer
     change = ChangeRequest.of(request)
     named = _named_in_address(record, project, external_id)
     memory, is_new = memory_upsert(record=named, viewer=viewer, reason=change.reason, if_version=change.version)
@@ -206,12 +207,13 @@ class _RefusedError(Exception):
 @router.post(
     "/memories/bulk",
     response={200: BulkReply, **errors(400, *GUARDED, 411, 413, 415, 422)},
+    auth=callers("write"),
     operation_id="memory_bulk",
     openapi_extra={"parameters": [IDEMPOTENCY_KEY]},
 )
 def bulk(request: ApiRequest, body: BulkRequest) -> BulkReply:
     """Up to 1,000 writes, each with its own result. The status is 200 also if some of them are refused."""
-    viewer = allowed(request, "write")
+    viewer = request.viewer
     Params.from_pairs(pairs_of(request.GET))
     results: list[BulkResult] = []
     with suppress(_RefusedError), one_revision():

@@ -15,7 +15,7 @@ from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from access.idempotency import PARAMETER as IDEMPOTENCY_KEY
-from access.keys import ApiRequest, allowed, known_viewer
+from access.keys import ApiRequest, allowed, callers, known_viewer
 from access.viewer import Viewer
 from explorer.status import SiteStatus, site_status
 from memories.models import Memory
@@ -261,13 +261,13 @@ class EmbeddingState(BaseModel):
 
 
 class Health(BaseModel):
-    """Health of the site; with a key also numbers of what is visible to the key."""
+    """Health of the site; with a key also its parts, and numbers of what is visible to the key."""
 
     status: str
-    database: str
-    engine: str
-    index: IndexState
-    version: str
+    database: str = Field("", description="With a key: `ok`.")
+    engine: str = Field("", description="With a key: the engine that would answer a search now.")
+    index: IndexState | None = Field(None, description="With a key: the search index.")
+    version: str = Field("", description="With a key: the version of Mnemoscope.")
     memories: int = Field(0, description="With a key: memories that it can see.")
     revision: int = Field(0, description="With a key that sees every project: it rises with every change.")
     pending_embeddings: int = Field(0, description="With a key: memories that are yet to be made findable by meaning.")
@@ -285,15 +285,15 @@ class Health(BaseModel):
     "/health", auth=None, response={200: Health, **errors(401, 422, 429)}, exclude_unset=True, operation_id="health"
 )
 def health(request: HttpRequest) -> Health:
-    """Health of the site, for anybody; with a key also numbers of its content."""
+    """Whether the site is well, for anybody; with a key also its version, its index and numbers of its content."""
     Params.from_pairs(pairs_of(request.GET))
     if not database_answers():
         raise DatabaseUnavailableError
     viewer = known_viewer(request)
-    known = {} if viewer is None else _site_fields(site_status(viewer))
-    index = {name: value for name, value in asdict(index_health(viewer)).items() if value is not None}
     if viewer is None:
-        index = {"state": index["state"]}
+        return Health(status="ok")
+    known = _site_fields(site_status(viewer))
+    index = {name: value for name, value in asdict(index_health(viewer)).items() if value is not None}
     engine = "postgres" if index["state"] != "ready" else settings.SEARCH_ENGINE
     return Health(status="ok", database="ok", engine=engine, index=IndexState(**index), version=VERSION, **known)
 
@@ -313,12 +313,13 @@ def _site_fields(status: SiteStatus) -> dict[str, Any]:
 @router.post(
     "/memories",
     response={201: Stored, **errors(400, *GUARDED, 409, 411, 413, 415, 422)},
+    auth=callers("write"),
     operation_id="memory_create",
     openapi_extra={"parameters": [IDEMPOTENCY_KEY]},
 )
 def create(request: ApiRequest, record: StrictMemoryRecord, response: HttpResponse) -> Status[Stored]:
     """Create a memory. Only `content` is required; new categories, concepts and entities are created."""
-    viewer = allowed(request, "write")
+    viewer = request.viewer
     Params.from_pairs(pairs_of(request.GET))
     memory = memory_create(record=record, viewer=viewer)
     near = near_duplicates(memory, viewer)
@@ -359,6 +360,7 @@ def read(request: ApiRequest, memory_id: int, response: HttpResponse) -> MemoryR
 @router.patch(
     "/memories/{int:memory_id}",
     response={200: Written, **errors(400, *GUARDED, 404, 409, 411, 412, 413, 415, 422)},
+    auth=callers("write"),
     operation_id="memory_update",
     openapi_extra={"parameters": ChangeRequest.openapi_parameters()},
 )
@@ -369,7 +371,7 @@ def update(
     response: HttpResponse,
 ) -> Written:
     """Change the fields in the body and leave the others. Lists are replaced."""
-    viewer = allowed(request, "write")
+    viewer = request.viewer
     change = ChangeRequest.of(request)
     memory = memory_update(
         memory_id=storable_id(memory_id),
@@ -416,12 +418,13 @@ def restore(request: ApiRequest, memory_id: int, response: HttpResponse) -> Writ
 @router.post(
     "/memories/{int:memory_id}/relations",
     response={200: Written, **errors(400, *GUARDED, 404, 411, 413, 415, 422)},
+    auth=callers("write"),
     operation_id="memory_relate",
     openapi_extra={"parameters": [*ReasonRequest.openapi_parameters(), IDEMPOTENCY_KEY]},
 )
 def relate(request: ApiRequest, memory_id: int, relation: RelationRequest, response: HttpResponse) -> Written:
     """Link a memory to another one of its project. `supersedes` and `superseded-by` also set the state."""
-    viewer = allowed(request, "write")
+    viewer = request.viewer
     reason = ReasonRequest.from_pairs(pairs_of(request.GET)).reason
     memory = memory_link(
         memory_id=storable_id(memory_id), target_id=relation.target, rel=relation.rel, viewer=viewer, reason=reason

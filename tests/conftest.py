@@ -6,7 +6,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import TransactionTestCase
 
-from access.limits import attempts, buckets
+from access.limits import attempts, buckets, seen_keys, wrong_keys
 from memories.embedding import query
 from web import health
 from web.cache import clear_caches
@@ -19,6 +19,8 @@ def _nothing_kept():
     query.forget()
     buckets.forget()
     attempts.forget()
+    wrong_keys.forget()
+    seen_keys.forget()
     yield
     # The database is dropped after the last test.
     health.close_probe()

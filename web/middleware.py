@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 from django.conf import settings
+from django.core.exceptions import DisallowedHost
 from django.core.signals import got_request_exception
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
@@ -106,6 +107,23 @@ def set_policies(response: Response) -> Response:
     response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
     response.headers.setdefault("Permissions-Policy", PERMISSIONS_POLICY)
     return response
+
+
+def ends_with_dot(host: str) -> bool:
+    """Whether a Host header has the absolute form of a name, such as `localhost.`, with or without a port."""
+    return host.partition(":")[0].endswith(".")
+
+
+def refuse_absolute_names(get_response: GetResponse) -> Middleware:
+    """Refuse `localhost.`: to Django it is `localhost`, to browsers another site with cookies of its own."""
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        host = request.META.get("HTTP_HOST", "")
+        if ends_with_dot(host):
+            raise DisallowedHost(f"The name of this site has no dot at its end: {host[:100]!r}.")
+        return get_response(request)
+
+    return middleware
 
 
 # ── A database that is down ───────────────────────────────────────────────────────────────────────────────────────────

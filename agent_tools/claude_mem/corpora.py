@@ -42,8 +42,8 @@ _FILTERS = ("project", "types", "concepts", "files", "query", "dateStart", "date
 class CorpusNotFoundError(ApiError):
     """No corpus has this name. The message names those that exist."""
 
-    def __init__(self, name: str) -> None:
-        known = ", ".join(_key_of(view) for view in _views()) or "none yet"
+    def __init__(self, name: str, viewer: Viewer) -> None:
+        known = ", ".join(_key_of(view) for view in _views(viewer)) or "none yet"
         super().__init__(404, "not_found", f"Corpus {name[:100]!a} not found.", f"There are: {known}.")
 
 
@@ -57,7 +57,7 @@ def build(values: Mapping[str, Any], viewer: Viewer) -> dict[str, Any]:
     owner = _owner()
     slug = _PREFIX + name.lower()
     stored = SavedView.objects.filter(owner=owner, slug=slug).first()
-    if stored is None and len(_views()) >= _MOST:
+    if stored is None and len(_views(viewer)) >= _MOST:
         raise ApiError(409, "too_many", f"There are {_MOST} corpora already.", "Delete some of the saved views first.")
     view = stored or SavedView(owner=owner, slug=slug)
     view.name, view.description = name, _text(values.get("description") or "")[:MAX_VALUE_LENGTH]
@@ -68,7 +68,7 @@ def build(values: Mapping[str, Any], viewer: Viewer) -> dict[str, Any]:
 
 def listed(viewer: Viewer) -> list[dict[str, Any]]:
     """Every corpus: those that were built, and the saved views of the pages."""
-    return [described(view, viewer) for view in _views()]
+    return [described(view, viewer) for view in _views(viewer)]
 
 
 def described(view: SavedView, viewer: Viewer) -> dict[str, Any]:
@@ -129,19 +129,22 @@ def answered(view: SavedView, question: str, viewer: Viewer) -> dict[str, Any]:
     return {"answer": "\n".join(lines), "ids": [hit.id for hit in hits], "session_id": None}
 
 
-def corpus(name: str) -> SavedView:
+def corpus(name: str, viewer: Viewer) -> SavedView:
     """The corpus with a name. Raises CorpusNotFoundError."""
     wanted = name.strip().lower()
-    found = {view.slug: view for view in _views()}
+    found = {view.slug: view for view in _views(viewer)}
     view = found.get(_PREFIX + wanted) or found.get(wanted)
     if view is None:
-        raise CorpusNotFoundError(name)
+        raise CorpusNotFoundError(name, viewer)
     return view
 
 
-def _views() -> QuerySet[SavedView]:
-    mine = Q(owner=owner_to_sign_in()) | Q(visibility=SavedView.Visibility.TEAM)
-    return SavedView.objects.filter(mine).order_by("name", "id")[:_MOST]
+def _views(viewer: Viewer) -> QuerySet[SavedView]:
+    mine = Q(owner=owner_to_sign_in())
+    if viewer.project_ids is not None:
+        # The names and filters of the owner's other views may be of other projects.
+        mine &= Q(slug__startswith=_PREFIX)
+    return SavedView.objects.filter(mine | Q(visibility=SavedView.Visibility.TEAM)).order_by("name", "id")[:_MOST]
 
 
 def _owner() -> User:

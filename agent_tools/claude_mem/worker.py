@@ -19,6 +19,7 @@ from agent_tools.claude_mem.arguments import read_arguments, whole_number
 from explorer.batch_api import Batch, batch_of
 from explorer.session_context import ContextRequest, session_context
 from explorer.timeline_api import index_row
+from memories.models import Project
 from memories.queries import MemoryDetail, visible_to
 from search.query import SORT_ALIASES
 from search.result import Hit, HitDetail
@@ -31,8 +32,9 @@ from web.responses import error_of
 from web.serving import is_loopback
 
 MAX_BYTES = 1_000_000
-# Processes on this machine can read its database anyway.
-VIEWER = Viewer(None, frozenset({"read"}), frozenset(), door=AuditEvent.Door.MCP)
+# The slugs of the projects that it answers about; empty for every project, since processes on this machine can read the
+# database anyway.
+projects: tuple[str, ...] = ()
 _MOST_IDS = 500
 _FULL_CONTEXT = 6_000
 _SESSION = re.compile(r"#?S([0-9]{1,18})")
@@ -99,8 +101,15 @@ def _check_caller(scope: MutableMapping[str, Any]) -> None:
     name = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
     if not is_loopback(name.strip("[]")):
         raise ApiError(403, "forbidden", "This is served only under the local names of this machine.", "Use 127.0.0.1.")
-    if "origin" in headers:
-        raise ApiError(403, "forbidden", "Web pages cannot use this.", "Call it without an Origin header.")
+    # Programs do not send the second one, and browsers send it also with requests for images.
+    if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
+        raise ApiError(403, "forbidden", "Web pages cannot use this.", "Call it from a program.")
+
+
+def _viewer() -> Viewer:
+    # By name at every request: a project may be created or imported later.
+    ids = frozenset(Project.objects.filter(slug__in=projects).values_list("pk", flat=True)) if projects else None
+    return Viewer(ids, frozenset({"read"}), frozenset(), door=AuditEvent.Door.MCP)
 
 
 def _read_body(body: bytes) -> Body:
@@ -126,8 +135,9 @@ def _health(pairs: Pairs, body: bytes) -> dict[str, Any]:
 
 
 def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
-    asked = read_arguments(pairs, VIEWER)
-    result = run(asked.query, VIEWER, include_facets=False, detail=HitDetail.INDEX)
+    viewer = _viewer()
+    asked = read_arguments(pairs, viewer)
+    result = run(asked.query, viewer, include_facets=False, detail=HitDetail.INDEX)
     lines = [f"Found {result.total} result(s)", *asked.notes, *(warning.message for warning in result.warnings)]
     if result.hits:
         lines += ["", *_table(result.hits)]
@@ -138,12 +148,13 @@ def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
 
 
 def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
-    asked = read_arguments(pairs, VIEWER)
+    viewer = _viewer()
+    asked = read_arguments(pairs, viewer)
     given = asked.values.get("anchor", "")
     if bool(given) == bool(asked.query.text):
         wrong = "not both" if given else "one of them"
         return _content(f"Error: give anchor or query, {wrong}.", is_error=True)
-    anchor = _anchor(given)
+    anchor = _anchor(given, viewer)
     if anchor is None:
         return _content(f"Session {given[:30]} has no memory here.", is_error=True)
     depths = {
@@ -151,7 +162,7 @@ def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
         "depth_after": str(whole_number(asked.values.get("depth_after"), 3, 0, 100)),
     }
     request = TimelineRequest.from_pairs([*depths.items(), ("anchor", anchor)])
-    found = timeline(request, asked.query, VIEWER)
+    found = timeline(request, asked.query, viewer)
     notes = [*asked.notes, *(warning.message for warning in found.warnings)]
     if found.anchor is None:
         return _content("\n".join(notes))
@@ -159,12 +170,12 @@ def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
     return _content("\n".join([f"Timeline around #{found.anchor.id}", *notes, "", *_table(hits, found.anchor)]))
 
 
-def _anchor(given: str) -> str | None:
+def _anchor(given: str, viewer: Viewer) -> str | None:
     """The anchor of a timeline; for a session, such as `S12`, its last memory, None if there is none."""
     if (found := _SESSION.fullmatch(given)) is None:
         return given
     # The index is memory_session_idx.
-    of_session = visible_to(VIEWER).filter(session_id=int(found[1])).order_by("-created_at", "-id")
+    of_session = visible_to(viewer).filter(session_id=int(found[1])).order_by("-created_at", "-id")
     last = of_session.values_list("id", flat=True).first()
     return None if last is None else str(last)
 
@@ -184,7 +195,7 @@ def _observations(pairs: Pairs, body: bytes) -> list[dict[str, Any]]:
         limit=whole_number(values.get("limit"), _MOST_IDS, 1, _MOST_IDS),
         project=[project] if project else [],
     )
-    return [_observation(detail) for detail in batch_of(batch, VIEWER)[0]]
+    return [_observation(detail) for detail in batch_of(batch, _viewer())[0]]
 
 
 def _tool_uses(pairs: Pairs, body: bytes) -> dict[str, Any]:
@@ -192,28 +203,30 @@ def _tool_uses(pairs: Pairs, body: bytes) -> dict[str, Any]:
 
 
 def _context(pairs: Pairs, body: bytes) -> str:
-    asked = read_arguments(pairs, VIEWER)
+    viewer = _viewer()
+    asked = read_arguments(pairs, viewer)
     if not asked.query.project:
         raise ApiError(400, "invalid_request", "projects: is missing.", "Name one, or several with commas.")
     request = ContextRequest(project=asked.query.project)
     if asked.values.get("full") == "true":
         request = request.replace(budget=_FULL_CONTEXT)
-    return session_context(request, VIEWER).text
+    return session_context(request, viewer).text
 
 
 def _corpus_build(pairs: Pairs, body: bytes) -> dict[str, Any]:
-    return corpora.build(_read_body(body), VIEWER)
+    return corpora.build(_read_body(body), _viewer())
 
 
 def _corpus_list(pairs: Pairs, body: bytes) -> dict[str, Any]:
-    return _content(json.dumps(corpora.listed(VIEWER), ensure_ascii=False, indent=2))
+    return _content(json.dumps(corpora.listed(_viewer()), ensure_ascii=False, indent=2))
 
 
 def _of_corpus(name: str, action: str, body: Body) -> dict[str, Any]:
-    view = corpora.corpus(name)
+    viewer = _viewer()
+    view = corpora.corpus(name, viewer)
     if action == "query":
-        return corpora.answered(view, str(body.get("question") or ""), VIEWER)
-    return corpora.described(view, VIEWER) if action == "rebuild" else corpora.primed(view)
+        return corpora.answered(view, str(body.get("question") or ""), viewer)
+    return corpora.described(view, viewer) if action == "rebuild" else corpora.primed(view)
 
 
 _NAMED_CORPUS = re.compile(r"/api/corpus/(?P<name>[^/]+)/(?P<action>prime|query|rebuild|reprime)")

@@ -38,10 +38,10 @@ def index_state() -> str:
     return "ready"
 
 
-def index_health(viewer: Viewer | None) -> IndexHealth:
-    """The health that a viewer may see: numbers need a key, and the number of changes a viewer of all projects."""
+def index_health(viewer: Viewer) -> IndexHealth:
+    """The health that a viewer may see: the number of changes is for viewers of all projects."""
     state = index_state()
-    if state == "off" or viewer is None:
+    if state == "off":
         return IndexHealth(state)
     behind = backlog()
     if viewer.project_ids is not None:

@@ -7,7 +7,8 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from access.keys import KeyRefusedError, find_key, live_keys, make_key, revoke_key
+from access.keys import WRONG_PER_ADDRESS, KeyRefusedError, find_key, live_keys, make_key, revoke_key
+from access.limits import Recent, sender
 from access.models import ApiKey, AuditEvent
 from access.viewer import command_viewer, viewer_of_key, viewer_of_user
 from memories.models import Project
@@ -258,3 +259,60 @@ def test_revoke_command_asks_which_of_two_of_a_name(new_key):
 def test_revoke_command_suggests_a_name(new_key):
     with pytest.raises(CommandError, match="Did you mean agent"):
         call_command("revoke_api_key", "agnet")
+
+
+# --- wrong keys ---------------------------------------------------------------------------------------------------
+
+
+def wrong(number):
+    return f"mnk_{number:040}"
+
+
+def asked(client, raw, address="192.0.2.7"):
+    return client.get("/api/facets", headers={"X-API-Key": raw}, REMOTE_ADDR=address)
+
+
+def test_guessing_keys_is_slowed_down_by_address_and_costs_no_query(client, django_assert_num_queries):
+    good, late = (make_key(name=n, scopes=["read"], every_project=True, viewer=command_viewer()).raw for n in "ab")
+    assert asked(client, good).status_code == 200
+    assert {asked(client, wrong(number)).status_code for number in range(WRONG_PER_ADDRESS)} == {401}
+    with django_assert_num_queries(0):
+        refused = asked(client, wrong(20))
+        assert (refused.status_code, refused.json()["error"]) == (429, "too_many_wrong_keys")
+        assert refused["Retry-After"] == "3"
+        # Guessing right does not help, and is not told from guessing wrong.
+        assert asked(client, late).content == refused.content
+    # A key that was in use goes on, and other addresses are not concerned.
+    assert asked(client, good).status_code == 200
+    assert asked(client, late, "192.0.2.8").status_code == 200
+
+
+def test_program_that_repeats_a_wrong_key_guesses_nothing_and_costs_no_query(client, django_assert_num_queries):
+    good = make_key(name="a", scopes=["read"], every_project=True, viewer=command_viewer()).raw
+    assert asked(client, wrong(1)).status_code == 401
+    with django_assert_num_queries(0):
+        assert {asked(client, wrong(1)).status_code for _ in range(50)} == {401}
+        assert asked(client, "no key at all").status_code == 401
+    assert asked(client, good).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        pytest.param("192.0.2.7", "192.0.2.7", id="IPv4"),
+        pytest.param("::ffff:192.0.2.7", "192.0.2.7", id="IPv4 in IPv6"),
+        pytest.param("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64", id="a network of IPv6"),
+        pytest.param("", "", id="none"),
+    ],
+)
+def test_attempts_are_counted_by_what_one_customer_has(address, counted):
+    assert sender(address) == counted
+
+
+def test_only_the_latest_answers_are_remembered(monkeypatch):
+    monkeypatch.setattr("access.limits._LIMIT", 2)
+    recent = Recent(seconds=60)
+    for key in "abc":
+        recent.put(key, True)
+    assert [recent.get(key) for key in "abc"] == [None, True, True]
+    assert Recent(seconds=0).get("a") is None

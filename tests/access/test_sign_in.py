@@ -153,6 +153,16 @@ def test_guessing_many_accounts_from_one_address_is_slowed_down(client):
     assert elsewhere.status_code == 200
 
 
+def test_address_that_is_refused_locks_no_account_for_others(client):
+    User.objects.create_user("ada", password="a long enough one")
+    for number in range(PER_ADDRESS):
+        client.post(SIGN_IN, {"username": f"user{number}", "password": "wrong"})
+    for _ in range(PER_ACCOUNT):
+        assert client.post(SIGN_IN, {"username": "ada", "password": "wrong"}).status_code == 429
+    right = {"username": "ada", "password": "a long enough one"}
+    assert client.post(SIGN_IN, right, REMOTE_ADDR="192.0.2.7").status_code == 302
+
+
 def test_right_password_forgives_the_wrong_ones_before(client):
     User.objects.create_user("ada", password="a long enough one")
     for _ in range(3):

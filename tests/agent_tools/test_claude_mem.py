@@ -2,6 +2,7 @@
 
 import httpx2
 import pytest
+from django.contrib.auth.models import User
 
 from access.models import AuditEvent
 from access.sign_in import owner_ensure
@@ -39,7 +40,9 @@ def test_worker_answers_as_that_of_claude_mem(shared_ids, worker):
     ("method", "path", "headers", "status"),
     [
         pytest.param("GET", "/api/search?query=tea", {"Host": "evil.example"}, 403, id="another name"),
+        pytest.param("GET", "/api/search?query=tea", {"Host": "localhost."}, 403, id="a name with a dot at its end"),
         pytest.param("GET", "/api/search?query=tea", {"Origin": "http://127.0.0.1"}, 403, id="a page"),
+        pytest.param("GET", "/api/search?query=tea", {"Sec-Fetch-Site": "cross-site"}, 403, id="an image of a page"),
         pytest.param("GET", "/api/search?query=tea&dateStart=yesterday", {}, 422, id="no date"),
         pytest.param("POST", "/api/memories", {}, 404, id="a write"),
         pytest.param("GET", "/explore/", {}, 404, id="a page of the site"),
@@ -170,3 +173,23 @@ def test_a_memory_of_a_corpus_is_found_behind_many_that_fit_the_question_better(
         few = http.post("/api/corpus/sweet/query", json=question).json()
     assert few["ids"] == []
     assert few["answer"].startswith("None of the 1 memories that fit the question best is in the corpus")
+
+
+def test_port_for_some_projects_answers_about_no_other(shared_ids, worker, monkeypatch):
+    owner_ensure()
+    owner = User.objects.get()
+    SavedView.objects.create(owner=owner, name="Of boats", slug="of-boats", query="project=boat")
+    monkeypatch.setattr("agent_tools.claude_mem.worker.projects", ("tea",))
+    with httpx2.Client(base_url=worker) as http:
+        assert "| boat |" not in text_of(http.get("/api/search?query=boat&limit=100"))
+        assert text_of(http.get("/api/search?limit=100")).count("| tea |") == 8
+        for_ids = {"ids": [shared_ids["b1"], shared_ids["t1"]]}
+        assert [one["project"] for one in http.post("/api/observations/batch", json=for_ids).json()] == ["tea"]
+        assert http.get(f"/api/timeline?anchor={shared_ids['b1']}").status_code == 404
+        assert http.get("/api/context/inject?projects=boat").status_code in {404, 422}
+        assert "of-boats" not in text_of(http.get("/api/corpus"))
+        assert http.post("/api/corpus/of-boats/prime").json() == {
+            "error": "Corpus 'of-boats' not found. There are: none yet."
+        }
+        monkeypatch.setattr("agent_tools.claude_mem.worker.projects", ())
+        assert "of-boats" in text_of(http.get("/api/corpus"))

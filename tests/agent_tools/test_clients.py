@@ -210,6 +210,7 @@ def test_id_of_a_request_is_in_its_reply_and_in_the_text_of_an_internal_error(sh
         pytest.param({}, 401, "unauthorized", id="no key"),
         pytest.param({"Authorization": "Bearer mnk_wrong"}, 401, "unauthorized", id="wrong key"),
         pytest.param({"Host": "evil.example"}, 400, "malformed_request", id="another name"),
+        pytest.param({"Host": "localhost.:8000"}, 400, "malformed_request", id="a name with a dot at its end"),
         pytest.param({"Origin": "https://evil.example"}, 403, "forbidden", id="a page elsewhere"),
     ],
 )
@@ -224,6 +225,15 @@ def test_stranger_is_refused_at_the_door(shared_ids, site, headers, status, erro
         assert (response.headers.get("WWW-Authenticate") == "Bearer") == (status == 401)
         own = http.post("/mcp", json=INITIALIZE, headers={"X-API-Key": key_for(), "Origin": site})
         assert own.status_code in {200, 406}
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+def test_no_stream_is_held_open_for_who_only_listens(shared_ids, site, method):
+    headers = {"Authorization": f"Bearer {key_for()}", "Accept": "text/event-stream"}
+    with httpx2.Client(base_url=site, timeout=120) as http:
+        response = http.request(method, "/mcp", headers=headers)
+        assert (response.status_code, response.headers["Allow"]) == (405, "POST")
+        assert response.json()["error"]["data"]["error"] == "method_not_allowed"
 
 
 def test_revoked_key_opens_nothing_from_then_on(shared_ids, site, database_url):

@@ -288,6 +288,23 @@ def test_unknown_address_is_404_in_the_same_shape(caller, path, meant):
     assert meant is None or body["did_you_mean"][:1] == meant
 
 
+WITH_BODY = [
+    (method, re.sub(r"{[^}]*}", "1", path))
+    for path, methods in api.get_openapi_schema()["paths"].items()
+    for method, operation in methods.items()
+    if "requestBody" in operation
+]
+
+
+@pytest.mark.parametrize(("method", "path"), WITH_BODY, ids=lambda part: part)
+def test_scope_is_checked_before_the_body_is_read(method, path):
+    other = "curate" if path.endswith("/batch") or path.startswith("/api/memories") else "write"
+    raw = make_key(name="agent", scopes=[other], every_project=True, viewer=command_viewer()).raw
+    asking = Client(headers={"Authorization": f"Bearer {raw}"})
+    response = getattr(asking, method)(path, {"wrong": 1}, content_type="application/json")
+    assert "This needs the scope " in refused(response, 403, "forbidden")["detail"]
+
+
 @pytest.mark.parametrize("memory_id", ["1", "0", "9223372036854775807", "9" * 40])
 def test_unknown_memory_is_404(caller, memory_id):
     refused(caller.get(f"/api/memories/{memory_id}"), 404, "not_found")

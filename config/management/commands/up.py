@@ -25,11 +25,12 @@ from django.urls import get_resolver
 from access.sign_in import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
 from access.viewer import command_viewer
 from agent_tools import asgi
+from agent_tools.claude_mem import worker
 from categories.searched_terms import terms_refresh_all
 from config.backup_schedule import scheduled_backups
 from memories.embedding import shared
 from memories.embedding.models import missing_packages
-from memories.models import Memory
+from memories.models import Memory, Project
 from search.engines.index import follower as indexer
 from search.engines.index import store
 from search.engines.index.follower import follower_process, wait_until_readable
@@ -67,16 +68,32 @@ class Command(BaseCommand):
             type=int,
             help="also serve claude-mem clients on this port: without a key, for this machine, storing only corpora",
         )
+        parser.add_argument(
+            "--claude-mem-project",
+            action="append",
+            metavar="SLUG",
+            help="answer claude-mem clients about this project only (may be repeated)",
+        )
 
     def handle(
-        self, *, host: str, port: int, claude_mem_port: int | None = None, verbosity: int, **options: Any
+        self,
+        *,
+        host: str,
+        port: int,
+        claude_mem_port: int | None = None,
+        claude_mem_project: list[str] | None = None,
+        verbosity: int,
+        **options: Any,
     ) -> None:
         for option, number in (("--port", port), ("--claude-mem-port", claude_mem_port)):
             if number is not None and not 1 <= number <= 65535:
                 raise CommandError(f"{option} {number} is not a port: give a number from 1 to 65535.")
         if port == claude_mem_port:
             raise CommandError("--claude-mem-port must be another port than --port.")
+        if claude_mem_project and claude_mem_port is None:
+            raise CommandError("--claude-mem-project needs --claude-mem-port.")
         self.claude_mem_port = claude_mem_port
+        worker.projects = tuple(claude_mem_project or ())
         with stop_signals() as self.stop_requested:
             try:
                 self.up(host, port, verbosity)
@@ -101,6 +118,8 @@ class Command(BaseCommand):
             self.check(databases=[DEFAULT_DB_ALIAS])
             with one_at_a_time():
                 self.prepare()
+            if unknown := set(worker.projects).difference(Project.objects.values_list("slug", flat=True)):
+                raise CommandError(f"--claude-mem-project: there is no project {', '.join(sorted(unknown))}.")
             if not is_loopback(host) and not superuser_with_password_exists():
                 raise CommandError(
                     f"Listening on {host} gives other machines access, and nobody has a password yet. "

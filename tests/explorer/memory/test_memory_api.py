@@ -305,13 +305,7 @@ def test_statements_do_not_grow_with_what_hangs_on_a_memory(caller, stored, djan
 def test_health_tells_a_stranger_nothing_but_that_it_is_well(client, stored):
     response = client.get("/api/health")
     assert response.status_code == 200
-    assert response.json() == {
-        "status": "ok",
-        "database": "ok",
-        "engine": "postgres",
-        "index": {"state": "off"},
-        "version": "0.1.0",
-    }
+    assert response.json() == {"status": "ok"}
 
 
 def test_health_tells_a_key_what_it_may_see(caller, stored):
@@ -328,7 +322,7 @@ def test_health_tells_a_key_what_it_may_see(caller, stored):
     assert (narrow["memories"], narrow["pending_embeddings"]) == (0, 0)
 
 
-def test_health_of_the_search_index(client, caller, stored, settings, tmp_path):
+def test_health_of_the_search_index(caller, stored, settings, tmp_path):
     def told(asking):
         reply = asking.get("/api/health").json()
         return reply["engine"], reply["index"]
@@ -340,16 +334,13 @@ def test_health_of_the_search_index(client, caller, stored, settings, tmp_path):
     assert told(caller) == ("postgres", {"state": "off", "lag_seconds": 0})
 
     settings.SEARCH_ENGINE = "tantivy"
-    assert told(client) == ("postgres", {"state": "missing"})
     assert told(caller) == ("postgres", {"state": "missing", "lag_seconds": 0, "waiting": 0})
 
     follower.catch_up()
-    assert told(client) == ("tantivy", {"state": "ready"})
     assert told(caller) == ("tantivy", {"state": "ready", "lag_seconds": 0, "waiting": 0})
 
     Memory.objects.update(title="New")
     OutboxEntry.objects.update(at=Now() - timedelta(seconds=7))
-    assert told(client) == ("tantivy", {"state": "ready"})
     engine, index = told(caller)
     assert (engine, index["state"], index["waiting"]) == ("tantivy", "ready", 1)
     assert 7 <= index["lag_seconds"] < 20
@@ -364,7 +355,8 @@ def test_health_of_the_search_index(client, caller, stored, settings, tmp_path):
     assert "left_out" not in told(key_of_one_project())[1]
 
     (store.current_generation() / "manifest").write_text("{")
-    assert told(client) == ("postgres", {"state": "missing"})
+    engine, index = told(caller)
+    assert (engine, index["state"]) == ("postgres", "missing")
     store.close_view()
 
 
