@@ -1,4 +1,4 @@
-"""The forms for a new key and for signing in."""
+"""The forms for a new key, for roles and invitations, and for signing in."""
 
 import logging
 import math
@@ -8,12 +8,16 @@ from typing import Any
 from django import forms
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from access.key_rights import KeyRights
 from access.keys import MAX_PER_MINUTE
 from access.limits import attempts, sender
+from access.models import Membership
 from access.viewer import SCOPES
+from memories.models import Project
 
 logger = logging.getLogger("mnemoscope.sign_in")
 
@@ -68,6 +72,46 @@ class KeyForm(forms.Form):
             "every_project": EVERY in data["projects"],
             "expires_at": timezone.now() + timedelta(days=int(days)) if days else None,
             "requests_per_minute": data["requests_per_minute"],
+        }
+
+
+class RoleForm(forms.Form):
+    """A role of a person in a project; without a role it ends."""
+
+    person = forms.ModelChoiceField(User.objects.none(), label="Person")
+    project = forms.ModelChoiceField(Project.objects.none(), label="Project")
+    role = forms.ChoiceField(choices=Membership.Role.choices, required=False, label="Role")
+
+    def __init__(self, *args: Any, people: QuerySet[User], projects: QuerySet[Project], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["person"].queryset = people  # type: ignore[attr-defined]  # a choice field
+        self.fields["project"].queryset = projects  # type: ignore[attr-defined]
+
+
+class InvitationForm(forms.Form):
+    """A link that gives a role in projects."""
+
+    role = forms.ChoiceField(choices=Membership.Role.choices, initial=Membership.Role.READER, label="Role")
+    projects = forms.ModelMultipleChoiceField(
+        Project.objects.none(), widget=forms.CheckboxSelectMultiple, label="Projects"
+    )
+    expires = forms.TypedChoiceField(
+        choices=[("1", "in a day"), ("7", "in a week"), ("30", "in 30 days")], coerce=int, initial="7", label="Expires"
+    )
+    note = forms.CharField(max_length=200, required=False, label="For whom", help_text="Shown in this list only.")
+
+    def __init__(self, *args: Any, projects: QuerySet[Project], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["projects"].queryset = projects  # type: ignore[attr-defined]  # a choice field
+
+    def invitation_options(self) -> dict[str, Any]:
+        """The keyword arguments of `access.services.invitation_create`."""
+        data = self.cleaned_data
+        return {
+            "projects": data["projects"],
+            "role": Membership.Role(data["role"]),
+            "expires_at": timezone.now() + timedelta(days=data["expires"]),
+            "note": data["note"],
         }
 
 

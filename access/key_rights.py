@@ -1,6 +1,6 @@
-"""The keys that a user manages: a superuser all keys, an owner of projects the keys for only these projects.
+"""What users administer: a superuser everything, an admin of projects their people, and the keys for only these.
 
-Keys belong to their projects, not to their creator: when an owner leaves, the other owners still manage them.
+Keys belong to their projects, not to their creator: when an admin leaves, the other admins still manage them.
 """
 
 from collections.abc import Iterable
@@ -12,13 +12,13 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from access.keys import key_state
-from access.models import ApiKey, Membership
+from access.models import ApiKey, Invitation, Membership
 from memories.models import Project
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRights:
-    """The projects that a user may create keys for, and whether keys for every project are allowed."""
+    """The projects that a user administers, and whether these are all, including new ones."""
 
     projects: tuple[Project, ...]
     every_project: bool = False
@@ -26,14 +26,40 @@ class KeyRights:
     def __bool__(self) -> bool:
         return self.every_project or bool(self.projects)
 
+    def people(self) -> QuerySet[User]:
+        """The active accounts that the user may give roles: all, or the members of these projects."""
+        active = User.objects.filter(is_active=True).order_by("username")
+        if self.every_project:
+            return active
+        return active.filter(Exists(Membership.objects.filter(user=OuterRef("pk"), project__in=self.projects)))
+
+    def memberships(self) -> QuerySet[Membership]:
+        """The roles in these projects, by person."""
+        of_these = Membership.objects.filter(project__in=self.projects).select_related("user", "project")
+        return of_these.order_by("user__username", "project__slug")
+
+    def invitations(self) -> QuerySet[Invitation]:
+        """The open invitations to these projects alone."""
+        others = Invitation.projects.through.objects.filter(invitation_id=OuterRef("pk"))
+        return (
+            Invitation.objects.filter(
+                ~Exists(others.exclude(project__in=self.projects)),
+                used_at=None,
+                revoked_at=None,
+                expires_at__gt=timezone.now(),
+            )
+            .select_related("created_by")
+            .prefetch_related("projects")
+        )
+
     def keys(self) -> QuerySet[ApiKey]:
         """The managed keys by name. Keys that also see another project are not included."""
         keys = ApiKey.objects.prefetch_related("projects").select_related("created_by").order_by("name", "-pk")
         if self.every_project:
             return keys
         visible = ApiKey.projects.through.objects.filter(apikey_id=OuterRef("pk"))
-        owned = [project.pk for project in self.projects]
-        return keys.filter(Exists(visible), ~Exists(visible.exclude(project_id__in=owned)), every_project=False)
+        own = [project.pk for project in self.projects]
+        return keys.filter(Exists(visible), ~Exists(visible.exclude(project_id__in=own)), every_project=False)
 
 
 def key_rights(user: AbstractBaseUser | AnonymousUser) -> KeyRights:
@@ -42,8 +68,8 @@ def key_rights(user: AbstractBaseUser | AnonymousUser) -> KeyRights:
         return KeyRights(())
     if user.is_superuser:
         return KeyRights(tuple(Project.objects.order_by("slug")), every_project=True)
-    owned = Membership.objects.filter(user=user, role=Membership.Role.OWNER).values("project_id")
-    return KeyRights(tuple(Project.objects.filter(pk__in=owned).order_by("slug")))
+    own = Membership.objects.filter(user=user, role=Membership.Role.ADMIN).values("project_id")
+    return KeyRights(tuple(Project.objects.filter(pk__in=own).order_by("slug")))
 
 
 @dataclass(frozen=True, slots=True)

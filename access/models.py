@@ -1,4 +1,4 @@
-"""Permissions and the audit trail: memberships, API keys, one-time sign-in tokens, events.
+"""Permissions and the audit trail: memberships, invitations, API keys, one-time sign-in tokens, events.
 
 Projects, import batches and users are referenced without a database constraint, since a Citus cluster allows none from
 these local tables to its reference tables. Django deletes or clears these references with their targets.
@@ -14,14 +14,17 @@ class Membership(models.Model):
     """A person's role in a project."""
 
     class Role(models.TextChoices):
-        VIEWER = "viewer"
+        """From least to most: each role includes those before it."""
+
+        READER = "reader"
+        WRITER = "writer"
         CURATOR = "curator"
-        OWNER = "owner"
+        ADMIN = "admin"
 
     id = models.BigAutoField(primary_key=True)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="memberships", db_constraint=False)
     project = models.ForeignKey("memories.Project", models.CASCADE, related_name="memberships", db_constraint=False)
-    role = models.CharField(max_length=10, choices=Role, default=Role.VIEWER)
+    role = models.CharField(max_length=10, choices=Role, default=Role.READER)
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
@@ -29,6 +32,31 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} {self.role} of {self.project}"
+
+
+class Invitation(models.Model):
+    """A link that gives whoever opens it a role in projects, once. Only the hash of its token is stored."""
+
+    id = models.BigAutoField(primary_key=True)
+    token_hash = models.CharField(max_length=64)
+    note = models.CharField(max_length=200, blank=True)
+    role = models.CharField(max_length=10, choices=Membership.Role)
+    projects = models.ManyToManyField("memories.Project", db_constraint=False)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+", db_constraint=False)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+    used_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
+    )
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [models.UniqueConstraint(fields=["token_hash"], name="invitation_hash_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.role} by {self.created_by}"
 
 
 class ApiKey(models.Model):

@@ -1,14 +1,19 @@
-"""Signing in and out, and keys."""
+"""Signing in and out, keys, and people."""
 
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
+from access.people_views import invitation_withdraw, join, people, role
 from access.views import SignIn, key_revoke, key_rotate, keys
 
 app_name = "access"
 urlpatterns = [
     path("sign-in/", SignIn.as_view(), name="sign_in"),
     path("sign-out/", LogoutView.as_view(), name="sign_out"),
+    path("people/", people, name="people"),
+    path("people/role/", role, name="role"),
+    path("people/invitations/<int:invitation_id>/withdraw/", invitation_withdraw, name="invitation_withdraw"),
+    path("join/<str:token>/", join, name="join"),
     path("settings/keys/", keys, name="keys"),
     path("settings/keys/<int:key_id>/rotate/", key_rotate, name="key_rotate"),
     path("settings/keys/<int:key_id>/revoke/", key_revoke, name="key_revoke"),

@@ -8,20 +8,22 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from access.models import ApiKey, AuditEvent, Membership
 
 SCOPES = ("read", "write", "curate", "admin")
-_ROLE_SCOPES = {
-    Membership.Role.VIEWER: frozenset({"read"}),
-    Membership.Role.CURATOR: frozenset({"read", "write", "curate"}),
-    Membership.Role.OWNER: frozenset({"read", "write", "curate", "admin"}),
-}
+# Each role has the scope at its own place, and those before.
+_ROLE_SCOPES = {role: frozenset(SCOPES[: place + 1]) for place, role in enumerate(Membership.Role)}
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """The permissions of a user or key. `project_ids` None means every project."""
+    """The permissions of a user or key. `project_ids` None means every project, as do the other sets of projects.
+
+    `scopes` are those that the viewer has in some project.
+    """
 
     project_ids: frozenset[int] | None = frozenset()
     scopes: frozenset[str] = frozenset()
     writable_project_ids: frozenset[int] | None = frozenset()
+    # Of the writable ones, those whose vocabulary the viewer may not change.
+    uncurated_project_ids: frozenset[int] = frozenset()
     user_id: int | None = None
     api_key_id: int | None = None
     door: AuditEvent.Door = AuditEvent.Door.PAGE
@@ -35,6 +37,16 @@ class Viewer:
         if "write" not in self.scopes:
             return False
         return self.writable_project_ids is None or (project_id is not None and project_id in self.writable_project_ids)
+
+    @property
+    def curated_project_ids(self) -> frozenset[int] | None:
+        """The projects whose vocabulary the viewer may change; None means every project."""
+        if "curate" not in self.scopes:
+            return frozenset()
+        return None if self.writable_project_ids is None else self.writable_project_ids - self.uncurated_project_ids
+
+    def may_curate(self, project_id: int) -> bool:
+        return self.curated_project_ids is None or project_id in self.curated_project_ids
 
 
 def command_viewer() -> Viewer:
@@ -50,10 +62,18 @@ def viewer_of_user(
         return Viewer(door=door, timezone=timezone)
     if user.is_superuser:
         return Viewer(None, frozenset(SCOPES), None, user_id=user.pk, door=door, timezone=timezone)
-    roles = dict(Membership.objects.filter(user=user).values_list("project_id", "role"))
-    writable = frozenset(p for p, role in roles.items() if "write" in _ROLE_SCOPES[Membership.Role(role)])
-    scopes = frozenset[str]().union(*(_ROLE_SCOPES[Membership.Role(role)] for role in roles.values()))
-    return Viewer(frozenset(roles), scopes, writable, user_id=user.pk, door=door, timezone=timezone)
+    stored = Membership.objects.filter(user=user).values_list("project_id", "role")
+    scopes = {project: _ROLE_SCOPES[Membership.Role(role)] for project, role in stored}
+    writable = frozenset(project for project, held in scopes.items() if "write" in held)
+    return Viewer(
+        frozenset(scopes),
+        frozenset[str]().union(*scopes.values()),
+        writable,
+        frozenset(project for project in writable if "curate" not in scopes[project]),
+        user_id=user.pk,
+        door=door,
+        timezone=timezone,
+    )
 
 
 def viewer_of_key(key: ApiKey, door: AuditEvent.Door = AuditEvent.Door.API) -> Viewer:

@@ -85,7 +85,7 @@ def key_revoke(request: HttpRequest, key_id: int) -> HttpResponse:
 def _rights(request: HttpRequest) -> KeyRights:
     rights = key_rights(request.user)
     if not rights:
-        raise PermissionDenied("Only owners of projects can create keys: ask one of them.")
+        raise PermissionDenied("Only admins of projects can create keys: ask one of them.")
     return rights
 
 

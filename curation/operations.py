@@ -85,7 +85,7 @@ def _own_memories(tag: str, viewer: Viewer) -> tuple[int, ...] | None:
 def _create(operation: Create, viewer: Viewer) -> tuple[str, WorkingCopy]:
     kind, ids = operation.kind, tuple(sorted(set(operation.memories)))
     _refuse_unwritable(ids, viewer)
-    if viewer.writable_project_ids is not None and not ids:
+    if viewer.curated_project_ids is not None and not ids:
         raise CurationRefusedError(
             "Name memories of yours to link to it: a term without any is for curators of all projects.", "memories"
         )
@@ -162,9 +162,9 @@ def _edit(operation: Edit, viewer: Viewer) -> tuple[str, WorkingCopy]:
 
 def _refuse_unwritable(memory_ids: Collection[int], viewer: Viewer) -> None:
     """Refuse memories that the viewer may not link to a term."""
-    writable = viewer.writable_project_ids
+    curated = viewer.curated_project_ids
     if visible_to(viewer).filter(pk__in=memory_ids).count() != len(memory_ids) or (
-        writable is not None and not set(projects_of(memory_ids)) <= writable
+        curated is not None and not set(projects_of(memory_ids)) <= curated
     ):
         raise CurationRefusedError("Some of these are not memories that you can change.", "memories")
 
@@ -367,7 +367,7 @@ def _forget(operation: Forget, viewer: Viewer) -> tuple[str, WorkingCopy]:
     if not query.text and query == query.without_filters():
         # Such as a page size or a sort order alone.
         raise CurationRefusedError("The query would delete all memories: give a text or a filter.", "query")
-    chosen = _writable_matches(query, viewer)
+    chosen = _matches_within(viewer.writable_project_ids, query, viewer)
     there = Memory.objects.filter(pk__in=chosen).exclude(state=Memory.State.DELETED)
     ids = tuple(there.order_by("pk").values_list("pk", flat=True))
     if not ids:
@@ -375,14 +375,14 @@ def _forget(operation: Forget, viewer: Viewer) -> tuple[str, WorkingCopy]:
     return "memory", WorkingCopy({}, title=f"Deleted all memories that match {query.querystring()}", forgotten=ids)
 
 
-def _writable_matches(query: SearchQuery, viewer: Viewer) -> tuple[int, ...]:
-    """The memories that match a query. Refuses if there are none, and if the viewer may not write one of them."""
+def _matches_within(projects: frozenset[int] | None, query: SearchQuery, viewer: Viewer) -> tuple[int, ...]:
+    """The memories that match a query. Refuses if there are none, and if one is in another project than these."""
     ids = tuple(matching_ids(query, viewer))
     if not ids:
         raise CurationRefusedError("No memory matches the query.", "query")
-    if viewer.writable_project_ids is not None and not set(projects_of(ids)) <= viewer.writable_project_ids:
+    if projects is not None and not set(projects_of(ids)) <= projects:
         raise CurationRefusedError(
-            "You can read but not write some of these projects: narrow the query by project=….",
+            "You can read but not change some of these projects: narrow the query by project=….",
             "query",
         )
     return ids
@@ -390,7 +390,7 @@ def _writable_matches(query: SearchQuery, viewer: Viewer) -> tuple[int, ...]:
 
 def _retag(operation: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
     query = parse_query(operation.query)
-    ids = _writable_matches(query, viewer)
+    ids = _matches_within(viewer.curated_project_ids, query, viewer)
     copy = WorkingCopy({})
     for kind, sources, target in _retag_links(operation, viewer, ids):
         copy.relinks.append(Relink(kind, sources, target, ids))

@@ -141,11 +141,11 @@ def memories_with(kind: str, refs: Collection[TermRef]) -> QuerySet[Memory]:
 
 
 def used_by_others(kind: str, refs: Collection[TermRef], viewer: Viewer) -> bool:
-    """Whether a memory that the viewer may not write has one of the terms or is evidence of their relationships."""
-    writable = viewer.writable_project_ids
-    if writable is None:
+    """Whether a memory that the viewer may not curate has one of the terms or is evidence of their relationships."""
+    curated = viewer.curated_project_ids
+    if curated is None:
         return False
-    if memories_with(kind, refs).exclude(project_id__in=writable).exists():
+    if memories_with(kind, refs).exclude(project_id__in=curated).exists():
         return True
     # A local name or description of others depends on the term.
     local = LocalText.objects.filter(kind=kind, **{"tag__in" if kind == "tag" else "term_id__in": list(refs)})
@@ -157,8 +157,8 @@ def used_by_others(kind: str, refs: Collection[TermRef], viewer: Viewer) -> bool
         "SELECT EXISTS (SELECT 1 FROM categories_relationship fact JOIN memories_memory memory"
         " ON memory.id = ANY(fact.evidence_ids)"
         " WHERE (fact.source_id = ANY(%(ids)s) OR fact.target_id = ANY(%(ids)s))"
-        " AND NOT memory.project_id = ANY(%(writable)s))",
-        {"ids": list(refs), "writable": list(writable)},
+        " AND NOT memory.project_id = ANY(%(curated)s))",
+        {"ids": list(refs), "curated": list(curated)},
     )
     return bool(used)
 

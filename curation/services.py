@@ -283,11 +283,12 @@ def _refresh_search_terms(term_ids: Mapping[str, Collection[int]]) -> None:
 def _refuse_undo(curation: Curation, viewer: Viewer) -> None:
     if curation.undone_at is not None:
         raise UndoRefusedError(f"It was already undone on {curation.undone_at:%Y-%m-%d %H:%M} UTC.")
-    writable = viewer.writable_project_ids
+    forgets = curation.verb == Forget.verb
+    allowed = viewer.writable_project_ids if forgets else viewer.curated_project_ids
     refs: dict[str, list[TermRef]] = {}
     for kind, _, ref in (key.partition(":") for key in curation.terms):
         refs.setdefault(kind, []).append(ref if kind == "tag" else int(ref))
-    if (writable is not None and not set(curation.project_ids) <= writable) or any(
+    if (allowed is not None and not set(curation.project_ids) <= allowed) or any(
         used_by_others(kind, of_kind, viewer) for kind, of_kind in refs.items() if kind != "tag"
     ):
         raise UndoRefusedError(OTHERS_USE_IT)

@@ -42,8 +42,9 @@ def page_viewer(request: HttpRequest) -> Viewer:
 
 
 def menu(request: HttpRequest) -> dict[str, Callable[[], bool]]:
-    """Context processor for the menu. `may_curate` is lazy: pages without a menu do not query it."""
-    return {"may_curate": cache(lambda: "curate" in viewer_of_user(request.user).scopes)}
+    """Context processor for the menu. Its values are lazy: pages without a menu do not query them."""
+    scopes = cache(lambda: viewer_of_user(request.user).scopes)
+    return {"may_curate": lambda: "curate" in scopes(), "may_administer": lambda: "admin" in scopes()}
 
 
 def request_pairs(request: HttpRequest) -> list[Pair]:

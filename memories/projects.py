@@ -34,7 +34,7 @@ def project_create(
 @transaction.atomic
 def project_update(*, project: Project, name: str, description: str, language: str, viewer: Viewer) -> Project:
     """Change the name, description and language of a project. Its slug stays: links and keys contain it."""
-    if not viewer.may_write(project.pk):
+    if not viewer.may_curate(project.pk):
         raise NotAllowedError(f"You cannot change the project {project.slug!r}.")
     # A lock by id: the only form that works on a distributed table.
     stored = Project.objects.select_for_update().get(pk=project.pk)

@@ -293,9 +293,7 @@ def _locked(suggestion_id: int, viewer: Viewer) -> Suggestion:
 
 def may_decide(row: Suggestion, viewer: Viewer) -> bool:
     """Whether the viewer is a curator of the suggestion's project, or of any project for names."""
-    if "curate" not in viewer.scopes:
-        return False
-    allowed = viewer.writable_project_ids
+    allowed = viewer.curated_project_ids
     return allowed is None or (bool(allowed) if row.project_id is None else row.project_id in allowed)
 
 
@@ -324,7 +322,7 @@ def policy_set(
     *, project: Project, category_from: float | None, concept_from: float | None, viewer: Viewer
 ) -> SuggestionPolicy:
     """Set the confidences from which suggestions are accepted automatically; None for never."""
-    if "curate" not in viewer.scopes or not viewer.may_write(project.pk):
+    if not viewer.may_curate(project.pk):
         raise NotAllowedError(f"Only curators of {project.slug!r} can change its policy.")
     for field, confidence in (("category_from", category_from), ("concept_from", concept_from)):
         if confidence is not None and not MIN_POLICY_CONFIDENCE <= confidence <= 1:

@@ -96,16 +96,16 @@ def test_membership_is_audited_when_it_is_made_changed_and_ended(curator):
     ada = User.objects.create_user("ada")
     project = Project.objects.create(slug="alpha", name="Alpha")
     base = "/admin/access/membership/"
-    assert curator.post(f"{base}add/", {"user": ada.pk, "project": project.pk, "role": "viewer"}).status_code == 302
+    assert curator.post(f"{base}add/", {"user": ada.pk, "project": project.pk, "role": "reader"}).status_code == 302
     made = Membership.objects.get()
-    curator.post(f"{base}{made.pk}/change/", {"user": ada.pk, "project": project.pk, "role": "owner"})
+    curator.post(f"{base}{made.pk}/change/", {"user": ada.pk, "project": project.pk, "role": "admin"})
     curator.post(f"{base}{made.pk}/delete/", {"post": "yes"})
     assert not Membership.objects.exists()
     events = AuditEvent.objects.order_by("pk").values_list("verb", "before__role", "after__role")
     assert list(events) == [
-        ("membership_create", None, "viewer"),
-        ("membership_change", "viewer", "owner"),
-        ("membership_delete", "owner", None),
+        ("membership_create", None, "reader"),
+        ("membership_change", "reader", "admin"),
+        ("membership_delete", "admin", None),
     ]
 
 
@@ -123,10 +123,10 @@ def test_second_membership_of_a_person_in_a_project_is_an_error_of_the_form(cura
     ada = User.objects.create_user("ada")
     project = Project.objects.create(slug="alpha", name="Alpha")
     Membership.objects.create(user=ada, project=project)
-    form = {"user": ada.pk, "project": project.pk, "role": "owner"}
+    form = {"user": ada.pk, "project": project.pk, "role": "admin"}
     response = curator.post("/admin/access/membership/add/", form)
     assert "already exists" in str(response.context["adminform"].form.errors)
-    assert Membership.objects.get().role == "viewer"
+    assert Membership.objects.get().role == "reader"
 
 
 def test_memberships_chosen_in_the_list_are_ended_with_their_events(curator):

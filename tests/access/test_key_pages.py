@@ -33,8 +33,8 @@ def superuser(projects):
 def owner(projects):
     """The owner of alpha, who is a viewer of beta."""
     user = User.objects.create_user("owner")
-    Membership.objects.create(user=user, project=projects["alpha"], role=Membership.Role.OWNER)
-    Membership.objects.create(user=user, project=projects["beta"], role=Membership.Role.VIEWER)
+    Membership.objects.create(user=user, project=projects["alpha"], role=Membership.Role.ADMIN)
+    Membership.objects.create(user=user, project=projects["beta"], role=Membership.Role.READER)
     client = Client()
     client.force_login(user)
     return client

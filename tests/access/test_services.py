@@ -27,20 +27,20 @@ def give(user, project, role):
 
 
 def test_role_takes_the_place_of_the_one_there_was(ada, alpha):
-    first = give(ada, alpha, ROLE.VIEWER)
-    second = give(ada, alpha, ROLE.OWNER)
+    first = give(ada, alpha, ROLE.READER)
+    second = give(ada, alpha, ROLE.ADMIN)
     assert first.pk == second.pk
-    assert Membership.objects.get().role == "owner"
+    assert Membership.objects.get().role == "admin"
     told = {"user": ada.pk, "project": alpha.pk}
     assert list(AuditEvent.objects.order_by("pk").values_list("verb", "subject_id", "before", "after")) == [
-        ("membership_create", first.pk, None, {**told, "role": "viewer"}),
-        ("membership_change", first.pk, {**told, "role": "viewer"}, {**told, "role": "owner"}),
+        ("membership_create", first.pk, None, {**told, "role": "reader"}),
+        ("membership_change", first.pk, {**told, "role": "reader"}, {**told, "role": "admin"}),
     ]
 
 
 def test_role_somebody_has_already_is_no_event(ada, alpha):
-    give(ada, alpha, ROLE.VIEWER)
-    give(ada, alpha, ROLE.VIEWER)
+    give(ada, alpha, ROLE.READER)
+    give(ada, alpha, ROLE.READER)
     assert AuditEvent.objects.count() == 1
 
 

@@ -216,7 +216,7 @@ def test_verdict_is_that_of_the_search_for_any_query_by_meaning(embedded, everyo
 def of_the_boat(corpus):
     """A user who is a member of one project."""
     user = User.objects.create_user("skipper")
-    Membership.objects.create(user=user, project=Project.objects.get(slug="boat"), role=Membership.Role.VIEWER)
+    Membership.objects.create(user=user, project=Project.objects.get(slug="boat"), role=Membership.Role.READER)
     client = Client()
     client.force_login(user)
     return client
