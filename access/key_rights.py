@@ -1,4 +1,4 @@
-"""What users administer: a superuser everything, an admin of projects their people, and the keys for only these.
+"""The rights of those who administer: a superuser everything, an admin of projects their people and keys.
 
 Keys belong to their projects, not to their creator: when an admin leaves, the other admins still manage them.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from access.keys import key_state
@@ -22,6 +22,7 @@ class KeyRights:
 
     projects: tuple[Project, ...]
     every_project: bool = False
+    user_id: int | None = None
 
     def __bool__(self) -> bool:
         return self.every_project or bool(self.projects)
@@ -53,13 +54,15 @@ class KeyRights:
         )
 
     def keys(self) -> QuerySet[ApiKey]:
-        """The managed keys by name. Keys that also see another project are not included."""
-        keys = ApiKey.objects.prefetch_related("projects").select_related("created_by").order_by("name", "-pk")
+        """The managed keys by name, none that also sees another project; and those of apps that act for the user."""
+        keys = ApiKey.objects.prefetch_related("projects").select_related("created_by", "acts_for")
+        keys = keys.order_by("name", "-pk")
         if self.every_project:
             return keys
         visible = ApiKey.projects.through.objects.filter(apikey_id=OuterRef("pk"))
         own = [project.pk for project in self.projects]
-        return keys.filter(Exists(visible), ~Exists(visible.exclude(project_id__in=own)), every_project=False)
+        only_own = Exists(visible) & ~Exists(visible.exclude(project_id__in=own)) & Q(every_project=False)
+        return keys.filter(only_own | Q(acts_for=self.user_id, acts_for__isnull=False))
 
 
 def key_rights(user: AbstractBaseUser | AnonymousUser) -> KeyRights:
@@ -67,9 +70,9 @@ def key_rights(user: AbstractBaseUser | AnonymousUser) -> KeyRights:
     if not isinstance(user, User) or not user.is_active:
         return KeyRights(())
     if user.is_superuser:
-        return KeyRights(tuple(Project.objects.order_by("slug")), every_project=True)
+        return KeyRights(tuple(Project.objects.order_by("slug")), every_project=True, user_id=user.pk)
     own = Membership.objects.filter(user=user, role=Membership.Role.ADMIN).values("project_id")
-    return KeyRights(tuple(Project.objects.filter(pk__in=own).order_by("slug")))
+    return KeyRights(tuple(Project.objects.filter(pk__in=own).order_by("slug")), user_id=user.pk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class ShownKey:
     last_used_at: datetime | None
     state: str
     is_live: bool
+    is_app: bool
 
 
 def shown_keys(keys: Iterable[ApiKey]) -> list[ShownKey]:
@@ -102,6 +106,7 @@ def shown_keys(keys: Iterable[ApiKey]) -> list[ShownKey]:
             made_by=key.created_by.get_username() if key.created_by else "",
             last_used_at=key.last_used_at,
             state=key_state(key, now),
+            is_app=key.acts_for_id is not None,
             is_live=key.revoked_at is None and (key.expires_at is None or key.expires_at > now),
         )
         for key in keys

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
@@ -118,6 +119,7 @@ def make_key(
     every_project: bool = False,
     expires_at: datetime | None = None,
     requests_per_minute: int | None = None,
+    acts_for: User | None = None,
 ) -> NewKey:
     """Generate a key and store its hash. It sees the given projects or every project, including future ones.
 
@@ -128,8 +130,7 @@ def make_key(
         # An empty list may be a mistake, so it does not mean every project.
         wrong = "both are given" if named else "neither is given"
         raise ValueError(f"A key needs either projects or every_project: {wrong}.")
-    # 30 random bytes are 40 URL-safe characters.
-    raw = MARK + secrets.token_urlsafe(30)
+    raw = new_raw_key()
     key = ApiKey.objects.create(
         name=name,
         prefix=raw[:PREFIX_LENGTH],
@@ -139,10 +140,16 @@ def make_key(
         expires_at=expires_at,
         every_project=every_project,
         requests_per_minute=requests_per_minute,
+        acts_for=acts_for,
     )
     key.projects.set(named)
     audit(viewer, "api_key_create", key, after=_audit_fields(key))
     return NewKey(key, raw)
+
+
+def new_raw_key() -> str:
+    # 30 random bytes are 40 URL-safe characters.
+    return MARK + secrets.token_urlsafe(30)
 
 
 def find_key(raw: str) -> ApiKey:
@@ -150,7 +157,8 @@ def find_key(raw: str) -> ApiKey:
 
     Every text of the right form is hashed and looked up, so that timing reveals nothing about stored keys.
     """
-    key = ApiKey.objects.filter(key_hash=key_hash(raw)).first() if _FORM.fullmatch(raw) else None
+    keys = ApiKey.objects.select_related("acts_for", "grant")
+    key = keys.filter(key_hash=key_hash(raw)).first() if _FORM.fullmatch(raw) else None
     now = timezone.now()
     if key is None:
         raise UnknownKeyError
@@ -158,6 +166,8 @@ def find_key(raw: str) -> ApiKey:
         raise KeyRefusedError(f"The key {key.prefix}… was revoked on {key.revoked_at:%Y-%m-%d}.")
     if key.expires_at and key.expires_at <= now:
         raise KeyRefusedError(f"The key {key.prefix}… expired on {key.expires_at:%Y-%m-%d}.")
+    if key.acts_for_id and (key.grant.access_expires_at is None or key.grant.access_expires_at <= now):
+        raise KeyRefusedError(f"The access token {key.prefix}… has expired: renew it.")
     _stamp(key, now)
     return key
 
@@ -195,6 +205,8 @@ def _key_from(raw: str, address: str) -> ApiKey:
 
 def _admitted(raw: str, door: AuditEvent.Door, address: str) -> tuple[Viewer, Allowance]:
     key = _key_from(raw, address) if address else find_key(raw)
+    if key.acts_for_id and door != AuditEvent.Door.MCP:
+        raise KeyRefusedError(f"The access token {key.prefix}… is for /mcp only: make a key for programs.")
     allowance = buckets.take(key.pk, key.requests_per_minute or settings.API_REQUESTS_PER_MINUTE)
     if allowance.wait:
         raise TooManyRequestsError(key, allowance)
@@ -211,6 +223,8 @@ def rotate_key(*, key: ApiKey, viewer: Viewer, grace: timedelta) -> NewKey:
         raise KeyRefusedError(
             f"The key {stored.prefix}… is no longer active ({key_state(stored, now)}): create a new one."
         )
+    if stored.acts_for_id:
+        raise KeyRefusedError(f"{stored.name} renews its key itself.")
     new = make_key(
         name=stored.name,
         scopes=stored.scopes,

@@ -102,7 +102,7 @@ class Recent(Generic[Value]):
 
 
 def sender(address: str) -> str:
-    """Whose attempts are counted together: those from an address, or from a network of IPv6, which is one customer."""
+    """The name under which attempts are counted: an address, or the network of one of IPv6, which is one customer."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -76,6 +76,10 @@ class ApiKey(models.Model):
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
     )
+    # The person for whom an app has the key: it may do what they may, if it has the scope and the project for it.
+    acts_for = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, null=True, blank=True, related_name="apps", db_constraint=False
+    )
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
@@ -92,8 +96,36 @@ class ApiKey(models.Model):
     def shown_projects(self) -> str:
         """Its projects in words."""
         if self.every_project:
-            return "every project"
+            return f"every project of {self.acts_for}" if self.acts_for else "every project"
         return ", ".join(sorted(project.slug for project in self.projects.all())) or "no project"
+
+
+class AppGrant(models.Model):
+    """The state of OAuth for the key of an app that acts for a person. Codes and tokens are stored as hashes only."""
+
+    id = models.BigAutoField(primary_key=True)
+    key = models.OneToOneField(ApiKey, models.CASCADE, related_name="grant")
+    client_id = models.TextField()
+    resource = models.TextField(blank=True)
+    redirect_uri = models.TextField()
+    is_redirect_given = models.BooleanField()
+    code_hash = models.CharField(max_length=64)
+    code_challenge = models.CharField(max_length=200)
+    code_expires_at = models.DateTimeField()
+    code_used_at = models.DateTimeField(null=True, blank=True)
+    access_expires_at = models.DateTimeField(null=True, blank=True)
+    refresh_hash = models.CharField(max_length=64, blank=True)
+    used_refresh_hash = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["code_hash"], name="appgrant_code_idx"),
+            models.Index(fields=["refresh_hash"], name="appgrant_refresh_idx"),
+            models.Index(fields=["used_refresh_hash"], name="appgrant_used_refresh_idx"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key} for {self.key.acts_for}"
 
 
 class SignInToken(models.Model):

@@ -80,9 +80,9 @@ def membership_remove(*, membership: Membership, viewer: Viewer) -> bool:
 
 
 def _take_turns(project: Project) -> None:
-    """Of two admins who remove each other at once, the second one is refused. Writers of memories are not kept waiting.
+    """Serialise changes of a project's members: if two admins remove each other at once, the second one is refused.
 
-    The lock is by id: the only form that works on a distributed table.
+    Writers of memories do not wait for it. The lock is by id: the only form that works on a distributed table.
     """
     Project.objects.select_for_update(no_key=True).get(pk=project.pk)
 

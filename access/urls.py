@@ -1,8 +1,9 @@
-"""Signing in and out, keys, and people."""
+"""Signing in and out, keys, apps, and people."""
 
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
+from access.connect_views import connect
 from access.people_views import invitation_withdraw, join, people, role
 from access.views import SignIn, key_revoke, key_rotate, keys
 
@@ -10,6 +11,7 @@ app_name = "access"
 urlpatterns = [
     path("sign-in/", SignIn.as_view(), name="sign_in"),
     path("sign-out/", LogoutView.as_view(), name="sign_out"),
+    path("connect/", connect, name="connect"),
     path("people/", people, name="people"),
     path("people/role/", role, name="role"),
     path("people/invitations/<int:invitation_id>/withdraw/", invitation_withdraw, name="invitation_withdraw"),

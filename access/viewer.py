@@ -22,7 +22,7 @@ class Viewer:
     project_ids: frozenset[int] | None = frozenset()
     scopes: frozenset[str] = frozenset()
     writable_project_ids: frozenset[int] | None = frozenset()
-    # Of the writable ones, those whose vocabulary the viewer may not change.
+    # Writable projects whose vocabulary the viewer may not change.
     uncurated_project_ids: frozenset[int] = frozenset()
     user_id: int | None = None
     api_key_id: int | None = None
@@ -77,9 +77,25 @@ def viewer_of_user(
 
 
 def viewer_of_key(key: ApiKey, door: AuditEvent.Door = AuditEvent.Door.API) -> Viewer:
-    """The viewer of an API key: its projects, or every project."""
+    """The viewer of an API key: its projects, or every project. With the key of an app, no more than its person."""
     projects = None if key.every_project else frozenset(key.projects.values_list("pk", flat=True))
     scopes = frozenset(key.scopes)
     # A key without the scope read sees nothing, whatever its projects.
     visible = projects if "read" in scopes or "admin" in scopes else frozenset[int]()
-    return Viewer(visible, scopes, projects, api_key_id=key.pk, door=door)
+    if key.acts_for is None:
+        return Viewer(visible, scopes, projects, api_key_id=key.pk, door=door)
+    person = viewer_of_user(key.acts_for)
+    return Viewer(
+        _in_both(visible, person.project_ids),
+        scopes & person.scopes,
+        _in_both(projects, person.writable_project_ids),
+        person.uncurated_project_ids,
+        api_key_id=key.pk,
+        door=door,
+    )
+
+
+def _in_both(projects: frozenset[int] | None, others: frozenset[int] | None) -> frozenset[int] | None:
+    if projects is None or others is None:
+        return others if projects is None else projects
+    return projects & others

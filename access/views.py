@@ -52,9 +52,11 @@ class SignIn(LoginView):
 @login_required
 def keys(request: HttpRequest) -> HttpResponse:
     """The user's keys, and a form for a new one. A new key is shown once."""
-    rights = _rights(request)
+    rights = key_rights(request.user)
     form = KeyForm(request.POST or None, rights=rights)
     new = None
+    if request.method == "POST" and not rights:
+        raise PermissionDenied("Only admins of projects can create keys: ask one of them.")
     if request.method == "POST" and form.is_valid():
         new = make_key(**form.key_options(), viewer=viewer_of_user(request.user))
         form = KeyForm(rights=rights)
@@ -64,7 +66,7 @@ def keys(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def key_rotate(request: HttpRequest, key_id: int) -> HttpResponse:
-    rights = _rights(request)
+    rights = key_rights(request.user)
     key = get_object_or_404(rights.keys(), pk=key_id)
     try:
         new = rotate_key(key=key, viewer=viewer_of_user(request.user), grace=GRACE)
@@ -76,17 +78,10 @@ def key_rotate(request: HttpRequest, key_id: int) -> HttpResponse:
 @require_POST
 @login_required
 def key_revoke(request: HttpRequest, key_id: int) -> HttpResponse:
-    key = get_object_or_404(_rights(request).keys(), pk=key_id)
+    key = get_object_or_404(key_rights(request.user).keys(), pk=key_id)
     ended = revoke_key(key=key, viewer=viewer_of_user(request.user))
     messages.info(request, f"The key “{key.name}” ({key.prefix}…) {'is revoked' if ended else 'was already revoked'}.")
     return redirect("access:keys")
-
-
-def _rights(request: HttpRequest) -> KeyRights:
-    rights = key_rights(request.user)
-    if not rights:
-        raise PermissionDenied("Only admins of projects can create keys: ask one of them.")
-    return rights
 
 
 def _keys_page(
@@ -106,6 +101,7 @@ def _keys_page(
         "replaced": replaced,
         "error": error,
         "site": site,
+        "may_create": bool(rights),
         "keys": shown_keys(rights.keys()),
         "limit": settings.API_REQUESTS_PER_MINUTE,
     }

@@ -8,19 +8,23 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
+from io import BytesIO
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
+from django.core.handlers.asgi import ASGIRequest
 from django.db import close_old_connections
 from django.http import HttpRequest, HttpResponse
 from django.http.request import split_domain_port, validate_host
 
 from access.keys import KeyRefusedError, viewer_of_raw
+from access.limits import Buckets, sender
 from access.models import AuditEvent
 from access.viewer import Viewer
 from agent_tools.claude_mem.worker import worker
@@ -31,10 +35,17 @@ from web.exchange import set_route
 from web.middleware import ends_with_dot
 from web.params import Params
 from web.responses import answer
+from web.serving import is_loopback
 
 logger = logging.getLogger("mnemoscope.mcp")
 
 PATHS = ("/mcp", "/mcp/")
+METADATA = "/.well-known/oauth-protected-resource/mcp"
+# As the SDK names them: what `/mcp` is, where tokens come from, and the steps to one.
+OAUTH_PATHS = (METADATA, "/.well-known/oauth-authorization-server", "/authorize", "/token", "/register", "/revoke")
+# Requests to them that an address may send within a minute.
+OAUTH_PER_ADDRESS = 120
+oauth_requests = Buckets()
 # A tool call contains at most a single memory; the limit is that of the API.
 MAX_BYTES = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 _VIEWER = "mnemoscope.viewer"
@@ -66,6 +77,8 @@ class McpApplication:
         elif scope["type"] == "http" and _is_for_worker(scope):
             set_route("claude-mem")
             await worker(scope, receive, send)
+        elif scope["type"] == "http" and scope["path"] in OAUTH_PATHS:
+            await self._oauth(scope, receive, send)
         elif scope["type"] == "http" and scope["path"] in PATHS:
             set_route(PATHS[0])
             await self._enter(scope, receive, send)
@@ -81,6 +94,21 @@ class McpApplication:
         await self._server.end()
         self._server = None
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def _oauth(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let apps ask for access. Any page may: cookies count for nothing here."""
+        try:
+            site = _site_of(scope)
+            if wait := oauth_requests.take(sender(_address_of(scope)), OAUTH_PER_ADDRESS).wait:
+                after = {"Retry-After": str(math.ceil(wait))}
+                raise ApiError(429, "too_many_requests", "Too many requests.", "Wait some seconds.", headers=after)
+            if not speaks_safely(site):
+                raise ApiError(404, "not_found", "OAuth needs HTTPS.", "Use an address with https, or a key.")
+            endpoints = await asyncio.to_thread(_load_oauth, site)
+            async with requests.turn():
+                await endpoints(scope, receive, send)
+        except Exception as error:
+            await _send(await sync_to_async(_error)(error, scope), send)
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
         # Read before its turn, which a slow client must not hold.
@@ -216,8 +244,34 @@ def _viewer_of(scope: Scope) -> Viewer:
     raw = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
     if not raw:
         raise KeyRefusedError
-    address = (scope.get("client") or ("",))[0]
-    return viewer_of_raw(raw, AuditEvent.Door.MCP, address)
+    return viewer_of_raw(raw, AuditEvent.Door.MCP, _address_of(scope))
+
+
+def _address_of(scope: Scope) -> str:
+    """The address of the client, empty if there is none."""
+    address: str = (scope.get("client") or ("",))[0]
+    return address
+
+
+def _site_of(scope: Scope) -> str:
+    """The address of the site without a path, as the client reaches it. Raises DisallowedHost."""
+    request = ASGIRequest(dict(scope), BytesIO())
+    if ends_with_dot(request.get_host()):
+        raise DisallowedHost(f"This site has no name {request.get_host()[:100]!r}.")
+    return f"{request.scheme}://{request.get_host()}"
+
+
+def speaks_safely(address: str) -> bool:
+    """Whether tokens may be sent to an address: by HTTPS, or without leaving the machine."""
+    parts = urlsplit(address)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
+def _load_oauth(site: str) -> Any:
+    """Load the endpoints, which takes a second, only when they are needed."""
+    from agent_tools.oauth import endpoints_of
+
+    return endpoints_of(site)
 
 
 def _check_origin(origin: str, host: str) -> None:
@@ -236,13 +290,21 @@ def _check_origin(origin: str, host: str) -> None:
 _SERVER_ERROR = -32_000
 
 
-def _refusal(error: Exception, scope: Scope) -> HttpResponse:
-    """The error of the API as an error of JSON-RPC, whose message clients show to the model."""
+def _error(error: Exception, scope: Scope) -> HttpResponse:
+    """The error as the API describes it."""
     request = HttpRequest()
     # Errors take the shape of the API, which is chosen by the path.
     request.path = request.path_info = "/api/mcp"
     request.method = scope["method"]
-    response = answer(request, error)
+    return answer(request, error)
+
+
+def _refusal(error: Exception, scope: Scope) -> HttpResponse:
+    """The error of the API as an error of JSON-RPC, whose message clients show to the model."""
+    response = _error(error, scope)
+    if response.status_code == 401 and speaks_safely(site := _site_of(scope)):
+        # Clients that know OAuth find out there how to get a token.
+        response["WWW-Authenticate"] = f'Bearer resource_metadata="{site}{METADATA}"'
     known = json.loads(response.content)
     message = sentences(known["detail"], known["suggestion"])
     # The request has not been read, so its id is unknown.

@@ -43,7 +43,7 @@ FORMAT = 1
 DUMP, MANIFEST = "database.dump", "manifest.json"
 # Their rows are not in a backup.
 DERIVED = ("memories_outbox", "memories_vectorchange")
-SIGNED_IN = ("django_session", "access_signintoken")
+SIGNED_IN = ("django_session", "access_signintoken", "access_invitation", "access_invitation_projects")
 # Neither those of Postgres nor those of an extension.
 _OWN_TABLES = """relkind = 'r' AND nspname !~ '^pg_' AND nspname <> 'information_schema' AND NOT EXISTS (
     SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')"""

@@ -280,7 +280,7 @@ def test_guessing_keys_is_slowed_down_by_address_and_costs_no_query(client, djan
         refused = asked(client, wrong(20))
         assert (refused.status_code, refused.json()["error"]) == (429, "too_many_wrong_keys")
         assert refused["Retry-After"] == "3"
-        # Guessing right does not help, and is not told from guessing wrong.
+        # Guessing right does not help, and has the same answer as guessing wrong.
         assert asked(client, late).content == refused.content
     # A key that was in use goes on, and other addresses are not concerned.
     assert asked(client, good).status_code == 200

@@ -24,7 +24,8 @@ SHAPE = {"error", "detail", "suggestion", "did_you_mean"}
 
 @pytest.fixture
 def key():
-    return make_key(name="agent", scopes=["read", "write"], every_project=True, viewer=command_viewer())
+    scopes = ["read", "write", "curate"]
+    return make_key(name="agent", scopes=scopes, every_project=True, viewer=command_viewer())
 
 
 @pytest.fixture
