@@ -25,6 +25,10 @@ class SignIn(LoginView):
     template_name = "access/sign_in.html"
     authentication_form = SignInForm
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        provider = settings.OIDC_NAME if settings.OIDC_ISSUER else ""
+        return super().get_context_data(provider=provider, **kwargs)
+
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         token = request.GET.get("token")
         # Previews and link checkers, which send HEAD, must not use up the link.

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -97,6 +98,21 @@ def env_zone(name: str, default: str) -> str:
             f"{name}={value!r} is not a time zone: write a name such as Europe/Berlin."
         ) from error
     return value
+
+
+def env_roles(name: str) -> list[tuple[str, str, str, str]]:
+    """Read rules such as `groups:leads=admin@*`: the claim, its value, the role, and the project or * for every one."""
+    rules = []
+    for part in env_list(name, []):
+        found = re.fullmatch(r"([^:=]+):([^=]+)=(reader|writer|curator|admin)@([\w-]+|\*)", part)
+        if found is None:
+            raise ImproperlyConfigured(
+                f"{name}: {part!r} is not a rule: write claim:value=role@project, with one of the roles reader, writer,"
+                " curator and admin, and a project or *."
+            )
+        claim, value, role, project = found.groups()
+        rules.append((claim.strip(), value.strip(), role, project))
+    return rules
 
 
 # Data: the embedded Postgres, collected static files, the secret key of a local installation.
@@ -253,6 +269,32 @@ CSRF_COOKIE_SECURE = SECURE_COOKIES
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
+
+# Signing in through an OpenID Connect provider, by django-allauth; empty for links and passwords alone.
+OIDC_ISSUER = os.environ.get("OIDC_ISSUER", "").strip().rstrip("/")
+OIDC_NAME = os.environ.get("OIDC_NAME", "").strip() or "single sign-on"
+OIDC_ALLOWED_DOMAINS = [domain.lower() for domain in env_list("OIDC_ALLOWED_DOMAINS", [])]
+OIDC_ROLES = env_roles("OIDC_ROLES")
+if OIDC_ISSUER:
+    _OIDC_APP = {
+        "provider_id": "oidc",
+        "name": OIDC_NAME,
+        "client_id": os.environ.get("OIDC_CLIENT_ID", "").strip(),
+        "secret": os.environ.get("OIDC_CLIENT_SECRET", "").strip(),
+        "settings": {"server_url": OIDC_ISSUER},
+    }
+    # Nobody on the way may change the answers of the provider.
+    if not re.match(r"https://|http://(localhost|127\.0\.0\.1|\[::1])[:/]", OIDC_ISSUER):
+        raise ImproperlyConfigured(f"OIDC_ISSUER={OIDC_ISSUER!r} does not begin with https://.")
+    if not _OIDC_APP["client_id"] or not _OIDC_APP["secret"]:
+        raise ImproperlyConfigured("OIDC_ISSUER needs OIDC_CLIENT_ID and OIDC_CLIENT_SECRET next to it.")
+    INSTALLED_APPS += ["allauth.account", "allauth.socialaccount", "allauth.socialaccount.providers.openid_connect"]
+    MIDDLEWARE.insert(-1, "allauth.account.middleware.AccountMiddleware")
+    SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"APPS": [_OIDC_APP], "OAUTH_PKCE_ENABLED": True}}
+    SOCIALACCOUNT_ADAPTER, ACCOUNT_ADAPTER = "access.oidc.Adapter", "access.oidc.AccountAdapter"
+    SOCIALACCOUNT_ONLY = SOCIALACCOUNT_LOGIN_ON_GET = True
+    # People are recognised by the provider's id for them, never by an address.
+    ACCOUNT_EMAIL_VERIFICATION, ACCOUNT_UNIQUE_EMAIL = "none", False
 
 # Empty: the packaged all-MiniLM-L6-v2. Otherwise a folder, or a name that sentence-transformers knows.
 EMBEDDING_MODEL = os.environ.get("EMBEDDING_MODEL", "").strip()

@@ -1,5 +1,6 @@
 """The site map: pages at the root, the API below /api/, curation below /admin/."""
 
+from django.conf import settings
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponseRedirect, HttpResponseServerError
 from django.template.loader import render_to_string
@@ -36,3 +37,5 @@ urlpatterns = [
     path("api/", api.urls),
     path("admin/", admin.site.urls),
 ]
+if settings.OIDC_ISSUER:
+    urlpatterns.insert(0, path("", include("access.oidc")))

@@ -16,6 +16,7 @@ OF_A_SERVER = (
     "EMBEDDING_MODEL",
     "LOG_FORMAT",
     "LOG_LEVEL",
+    "OIDC_ISSUER",
     "PORT",
     "RERANK_CANDIDATES",
     "RERANK_MODEL",

@@ -107,13 +107,13 @@ class App:
                 httpx2.AsyncClient(auth=self.oauth, timeout=120) as http,
                 Client(streamable_http_client(f"{self.site}/mcp", http_client=http)) as client,
             ):
-                result = await client.call_tool(name, {"format": "json", **arguments})
+                result = await client.call_tool(name, arguments)
                 return result.is_error, result.content[0].text
 
         return asyncio.run(talk())
 
     def total(self):
-        is_error, text = self.call("search", limit=1)
+        is_error, text = self.call("search", limit=1, format="json")
         assert not is_error, text
         return json.loads(text)["total"]
 

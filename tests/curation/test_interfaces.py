@@ -170,7 +170,7 @@ def test_the_menu_leads_to_curation_from_every_page(page):
 
 def test_readers_find_no_way_in(client, corpus):
     reader = User.objects.create_user("reader")
-    Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"), role="viewer")
+    Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"), role="reader")
     client.force_login(reader)
     assert client.get("/curate/").status_code == 403
     assert "Retag" not in html_of(client.get("/explore/"))

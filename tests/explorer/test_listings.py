@@ -104,7 +104,7 @@ def test_a_key_is_shown_its_rights_and_its_allowance(key):
 
 def test_a_person_who_is_signed_in_is_shown_theirs(client, corpus):
     ada = User.objects.create_user("ada")
-    Membership.objects.create(user=ada, project=Project.objects.get(slug="boat"), role="viewer")
+    Membership.objects.create(user=ada, project=Project.objects.get(slug="boat"), role="reader")
     client.force_login(ada)
     reply = get(client, "/whoami")
     assert (reply["kind"], reply["name"], reply["key"], reply["allowance"]) == ("session", "ada", "", None)

@@ -193,7 +193,7 @@ def test_a_curator_sees_his_own_project_alone(curator):
 
 def test_who_may_not_decide_is_not_asked_to(curator):
     assert "Accept many" in html(curator.get("/review/"))
-    Membership.objects.update(role="viewer")
+    Membership.objects.update(role="reader")
     page = html(curator.get("/review/"))
     assert "Only curators can decide this" in page
     assert "Accept many" not in page
