@@ -26,7 +26,8 @@ def main() -> None:
                 f"The database has no free connection: {error}\n"
                 "End other programs that use it, or raise its max_connections, and try again."
             )
-        sys.exit(f"The database does not answer: {error}\nTo see why: python manage.py check --database default")
+        command = "mnemoscope" if os.path.basename(sys.argv[0]) == "mnemoscope" else "python manage.py"  # noqa: PTH119
+        sys.exit(f"The database does not answer: {error}\nTo see why: {command} check --database default")
     except KeyboardInterrupt:
         sys.exit(130)
 

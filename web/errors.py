@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from django.http import HttpResponse, JsonResponse
 from pydantic import BaseModel, Field
 
-MAKE_KEY = "make one with: python manage.py create_api_key NAME --scopes read"
+from web.command import COMMAND
+
+MAKE_KEY = f"make one with: {COMMAND} create_api_key NAME --scopes read"
 FIELDS_LISTED = "The fields are listed at /api/docs."
 
 

@@ -24,6 +24,7 @@ from psycopg_pool import PoolTimeout, TooManyRequests
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from web.admission import BusyError
+from web.command import COMMAND
 from web.errors import Refusal
 from web.exchange import UNMATCHED, set_route
 from web.health import database_answers
@@ -149,7 +150,7 @@ class DatabaseUnavailableError(Refusal):
     code = "database_unavailable"
     title = "The database does not answer"
     message = "The database does not answer, so nothing can be read or written now."
-    suggestion = "Try again in a few seconds. If it lasts, run: python manage.py check --database default"
+    suggestion = f"Try again in a few seconds. If it lasts, run: {COMMAND} check --database default"
     headers = {"Retry-After": "5"}
 
 

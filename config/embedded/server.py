@@ -494,9 +494,10 @@ def configuration(socket_dir: Path, *, durable: bool) -> str:
         "timezone": "UTC",
         "log_timezone": "UTC",
         "log_checkpoints": "off",
-        # Statements and the details of errors contain the texts of memories.
+        # No errors of statements, which quote the texts of memories: whoever sent the statement reports them. LOG is
+        # above ERROR here, so that its own state and what stops it remain.
+        "log_min_messages": "log",
         "log_min_error_statement": "panic",
-        "log_error_verbosity": "terse",
         "synchronous_commit": "on",
     }
     if not durable:

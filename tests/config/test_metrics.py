@@ -10,6 +10,7 @@ from django.conf import settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from config import metrics
+from config.management.commands import up
 from web.exchange import Exchange, ExchangeApplication
 from web.middleware import _route
 
@@ -112,6 +113,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
 import django
 django.setup()
 from config import metrics
+from config.management.commands import up
 from web.exchange import Exchange
 metrics.count("GET", Exchange("1", route="/", status=200, seconds=0.1))
 metrics._pool.labels("used").set(3)
@@ -136,3 +138,19 @@ def test_processes_of_a_server_are_added_up_without_what_dead_ones_held(tmp_path
     found = samples(worker("render"))
     assert found[("mnemoscope_http_responses_total", "/", "200", "GET")] == 2
     assert found[("mnemoscope_database_pool", "used")] == 3
+
+
+def test_server_has_a_folder_for_its_processes_and_removes_those_of_dead_ones(settings, tmp_path, monkeypatch):
+    settings.HOME = tmp_path
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
+    dead, living = tmp_path / "metrics" / "999999999", tmp_path / "metrics" / str(os.getppid())
+    for folder in (dead, living):
+        folder.mkdir(parents=True)
+    with up.shared_metrics():
+        assert os.environ["PROMETHEUS_MULTIPROC_DIR"] == str(tmp_path / "metrics" / str(os.getpid()))
+        assert sorted(tmp_path.glob("metrics/*")) == sorted([living, tmp_path / "metrics" / str(os.getpid())])
+    assert list(tmp_path.glob("metrics/*")) == [living]
+    settings.METRICS_TOKEN = ""
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = ""
+    with up.shared_metrics():
+        assert os.environ["PROMETHEUS_MULTIPROC_DIR"] == ""

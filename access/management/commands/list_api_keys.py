@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from access.keys import key_state, live_keys
 from access.models import ApiKey
+from web.command import COMMAND
 
 COLUMNS = ("PREFIX", "NAME", "SCOPES", "PROJECTS", "LAST USED", "STATE")
 
@@ -23,7 +24,7 @@ class Command(BaseCommand):
         keys = ApiKey.objects.all() if options["all"] else live_keys()
         rows = [_row(key, timezone.now()) for key in keys.order_by("name", "pk").prefetch_related("projects")]
         if not rows:
-            self.stdout.write("There are no keys. Create one with: python manage.py create_api_key NAME --scopes read")
+            self.stdout.write(f"There are no keys. Create one with: {COMMAND} create_api_key NAME --scopes read")
             return
         widths = [max(len(row[i]) for row in (COLUMNS, *rows)) for i in range(len(COLUMNS))]
         for row in (COLUMNS, *rows):

@@ -6,6 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from access.sign_in import owner_to_sign_in, sign_in_link
+from web.command import COMMAND
 from web.serving import running_site, site_address
 
 
@@ -20,9 +21,9 @@ class Command(BaseCommand):
         person = owner_to_sign_in(user)
         if person is None:
             raise CommandError(
-                f"There is no active user {user!r}. Omit --user, or create one: python manage.py createsuperuser."
+                f"There is no active user {user!r}. Omit --user, or create one: {COMMAND} createsuperuser."
                 if user
-                else "There is no superuser yet. Start Mnemoscope (make run), or run: python manage.py createsuperuser."
+                else f"There is no superuser yet. Start Mnemoscope (make run), or run: {COMMAND} createsuperuser."
             )
         site = site or running_site()
         if site is None:
