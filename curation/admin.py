@@ -84,7 +84,7 @@ class TermAdmin(VocabularyAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """The row; for curators of some projects with the texts that hold in these alone, which they edit here."""
         row = super().get_object(request, object_id, from_field)
-        if row is not None and row.viewer.writable_project_ids is not None:
+        if row is not None and row.viewer.curated_project_ids is not None:
             projects = row.viewer.project_ids
             local = texts_of(str(self.model._meta.model_name), [row.pk], projects).get(row.pk, TermTexts())
             row.description = local.described(row.description, projects)

@@ -66,16 +66,16 @@ def _copy_of(kind: str, refs: Iterable[TermRef], viewer: Viewer, subject: TermRe
 
 def _scope(kind: str, term: TermRef, viewer: Viewer) -> tuple[int, ...] | None:
     """The projects in which texts hold that the viewer gives to a term: all (None), or their own that use it."""
-    if viewer.writable_project_ids is None:
+    if viewer.curated_project_ids is None:
         return None
-    if own := projects_with(kind, term, viewer.writable_project_ids):
+    if own := projects_with(kind, term, viewer.curated_project_ids):
         return tuple(own)
     raise CurationRefusedError("You can read but not write the memories that have it.", "term")
 
 
 def _own_memories(tag: str, viewer: Viewer) -> tuple[int, ...] | None:
     """The memories that an operation on a tag changes: all (None), or those that the viewer may write."""
-    writable = viewer.writable_project_ids
+    writable = viewer.curated_project_ids
     if writable is None:
         return None
     own = memories_with("tag", [tag]).filter(project_id__in=writable)
@@ -94,7 +94,7 @@ def _create(operation: Create, viewer: Viewer) -> tuple[str, WorkingCopy]:
         for how in ("broader", "narrower", "related")
     }
     copy = _copy_of(kind, [term for terms in others.values() for term in terms], viewer, None)
-    if viewer.writable_project_ids is not None:
+    if viewer.curated_project_ids is not None:
         copy.scope = tuple(projects_of(ids))
     if kind == "category":
         created = _create_category(operation, copy, viewer, others["related"])

@@ -157,7 +157,7 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
 
 def _limit_names(operation: Operation, viewer: Viewer) -> None:
     """Count the new names that a curator of some projects tries. Those of tags show nothing."""
-    if viewer.writable_project_ids is None or not isinstance(operation, Create | Rename | Split):
+    if viewer.curated_project_ids is None or not isinstance(operation, Create | Rename | Split):
         return
     if operation.kind == "tag":
         return

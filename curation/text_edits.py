@@ -47,7 +47,7 @@ def term_describe(
     refuse_taken_names(names, namesakes(kind, term.pk, getattr(term, "entity_type", "")), is_visible)
     text = _text(description, "description")
     values: dict[str, Any] = {"description": text, "aliases": names}
-    if viewer.writable_project_ids is not None:
+    if viewer.curated_project_ids is not None:
         values = _write_local(term, kind, text, names, viewer)
     _edit(term, values, viewer)
     terms_refresh(SEARCHED_KINDS[kind], [term.pk])
@@ -58,7 +58,7 @@ def _write_local(
 ) -> dict[str, Any]:
     """Store the texts that differ from the public ones as local ones. Returns the public ones that remain."""
     stored = type(term)._default_manager.get(pk=term.pk)
-    scope = projects_with(kind, term.pk, viewer.writable_project_ids or frozenset())
+    scope = projects_with(kind, term.pk, viewer.curated_project_ids or frozenset())
     shown = {alias.lower() for alias in aliases}
     public = [alias for alias in stored.aliases if alias.lower() in shown]
     new = [(LocalText.Role.ALIAS, alias) for alias in aliases if alias.lower() not in {one.lower() for one in public}]

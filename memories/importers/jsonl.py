@@ -19,8 +19,8 @@ from web.validation import kind_of
 # The version of exports by this program.
 EXPORT_VERSION = 1
 MAX_LINE = 20 * 1024 * 1024
-# A small gzip can unpack to very many of them.
-_MAX_BLANK = 1_000_000
+# Bytes of lines with nothing but white space: a small gzip can unpack to gigabytes of them.
+_MAX_BLANK = 16 * 1024 * 1024
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
@@ -89,7 +89,7 @@ def records_of_lines(lines: IO[bytes], options: Options) -> Iterator[SourceRecor
     while True:
         try:
             if blank > _MAX_BLANK:
-                raise DamagedError(f"More than {_MAX_BLANK:,} lines are empty")
+                raise DamagedError("More than 16 MB of it are empty lines")
             line = lines.readline(MAX_LINE + 1)
             if len(line) > MAX_LINE:
                 yield _too_long(lines, number + 1)
@@ -112,7 +112,7 @@ def records_of_lines(lines: IO[bytes], options: Options) -> Iterator[SourceRecor
         if stripped := line.strip():
             yield _parsed(stripped, f"line {number}")
         else:
-            blank += 1
+            blank += len(line)
 
 
 def _damage(error: Exception) -> str:
