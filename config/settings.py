@@ -1,7 +1,6 @@
 """The one settings file. What a user may change is an environment variable, read by a reader that fails loudly."""
 
 import hashlib
-import logging
 import os
 import re
 from pathlib import Path
@@ -355,16 +354,11 @@ LOG_FORMAT = env_choice("LOG_FORMAT", "TEXT", ["TEXT", "JSON"]).lower()
 _CALM = LOG_LEVEL not in {"DEBUG", "INFO"}
 
 
-def _is_our_fault(record: logging.LogRecord) -> bool:
-    """Whether a failed request is worth a line: not what the client got wrong, nor an outage, which has its own."""
-    return not _CALM or getattr(record, "status_code", 500) not in {*range(400, 500), 503}
-
-
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {
-        "our_fault": {"()": "django.utils.log.CallbackFilter", "callback": _is_our_fault},
+        "our_fault": {"()": "web.logs.OurFault", "all_requests": not _CALM},
     },
     "formatters": {
         "text": {"()": "web.logs.TextLine", "tracebacks": LOG_LEVEL == "DEBUG"},

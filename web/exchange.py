@@ -82,6 +82,18 @@ def set_tool_refused() -> None:
         exchange.tool_refused = True
 
 
+# All addresses of the API that lead nowhere.
+_ANYTHING = "[\\s\\S]+"
+
+
+def route_of(pattern: str) -> str:
+    """The name of a kind of requests, by Django's pattern of their addresses. There are a few hundred."""
+    if _ANYTHING in pattern:
+        return UNMATCHED
+    # The admin has several hundred of its own.
+    return "/admin/" if pattern.startswith("admin/") else f"/{pattern}"
+
+
 class ExchangeApplication:
     """An ASGI application: another one, whose requests become exchanges.
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from web.exchange import current
+from web.exchange import UNMATCHED, current, route_of
 
 _MESSAGE_CHARACTERS = 200
 _REFUSED_VALUE = re.compile(': ".*')
@@ -46,6 +46,23 @@ def is_mistake(error: BaseException) -> bool:
     outside = (InterfaceError, OperationalError, DriverInterfaceError, DriverOperationalError)
     clients = (Refusal, SuspiciousOperation, RequestAborted, ConnectionError, asyncio.CancelledError)
     return not isinstance(error, outside + clients)
+
+
+class OurFault(logging.Filter):
+    """Keeps the failed requests that are worth a line: neither a client's mistake nor a server that cannot answer now,
+    which has a line of its own. Addresses, which may contain names, become routes.
+    """
+
+    def __init__(self, *, all_requests: bool = False) -> None:
+        super().__init__()
+        self._all = all_requests
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        request = getattr(record, "request", None)
+        if request is not None and isinstance(record.args, tuple) and len(record.args) == 2:
+            match = getattr(request, "resolver_match", None)
+            record.args = (record.args[0], route_of(match.route) if match else UNMATCHED)
+        return self._all or getattr(record, "status_code", 500) not in {*range(400, 500), 503}
 
 
 class _Line(logging.Formatter):

@@ -26,7 +26,7 @@ from whitenoise.middleware import WhiteNoiseMiddleware
 from web.admission import BusyError
 from web.command import COMMAND
 from web.errors import Refusal
-from web.exchange import UNMATCHED, set_route
+from web.exchange import route_of, set_route
 from web.health import database_answers
 from web.logs import first_line
 
@@ -81,24 +81,13 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]  # whitenoise car
 PERMISSIONS_POLICY = ", ".join(f"{feature}=()" for feature in ("camera", "geolocation", "microphone", "payment", "usb"))
 
 
-# All addresses of the API that lead nowhere.
-_ANYTHING = "[\\s\\S]+"
-
-
-def _route(pattern: str) -> str:
-    if _ANYTHING in pattern:
-        return UNMATCHED
-    # The admin has several hundred.
-    return "/admin/" if pattern.startswith("admin/") else f"/{pattern}"
-
-
 def policy_headers(get_response: GetResponse) -> Middleware:
     """Every response has the policies; a view that needs another one sets its own."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
         if match := request.resolver_match:
-            set_route(_route(match.route))
+            set_route(route_of(match.route))
         return set_policies(response)
 
     return middleware

@@ -11,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from config import metrics
 from config.management.commands import up
-from web.exchange import Exchange, ExchangeApplication
-from web.middleware import _route
+from web.exchange import Exchange, ExchangeApplication, route_of
 
 TOKEN = "a token of this test"
 
@@ -104,7 +103,7 @@ def test_numbers_of_the_site_are_left_out_while_the_database_is_away(monkeypatch
     ],
 )
 def test_routes_are_limited_in_number(pattern, route):
-    assert _route(pattern) == route
+    assert route_of(pattern) == route
 
 
 WORKER = """
