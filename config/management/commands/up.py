@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,8 @@ class Command(BaseCommand):
 
     def load_sample(self) -> None:
         try:
-            call_command("import_memories", str(SAMPLE))
+            # Its report is a table.
+            call_command("import_memories", str(SAMPLE), stdout=StringIO() if settings.LOG_FORMAT == "json" else None)
         except Exception as error:  # whatever it is, an empty explorer is better than none
             if self.stop_requested.is_set():
                 raise KeyboardInterrupt from None
