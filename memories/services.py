@@ -354,7 +354,8 @@ def _changed_columns(
         )
     if "tags" in given:
         values["tags"] = vocabulary.tags_of(changes.tags, before.project_id)
-    if "title" in given:
+    # A title that came from the text follows it; one that somebody wrote stays.
+    if "title" in given or ("content" in given and before.title == derived_title(before.content)):
         values["title"] = changes.title or derived_title(values.get("content", before.content))
     if "id" in given and changes.id != before.external_id:
         _refuse_taken_id(project, changes.id, before.id)

@@ -349,6 +349,13 @@ def test_update_of_an_empty_title_derives_one():
     assert update(create(title="T"), title="").title == "A text."
 
 
+def test_title_that_came_from_the_text_follows_it_and_one_that_was_written_stays():
+    derived = create(content="The gate opens at five. Ring twice.")
+    assert update(derived, content="The gate opens at six. Ring twice.").title == "The gate opens at six."
+    assert update(derived, title="The gate", content="The gate opens at seven.").title == "The gate"
+    assert update(derived, content="The gate opens at eight.").title == "The gate"
+
+
 def test_update_moves_to_another_session():
     memory = update(create(session="a"), session="b")
     assert (memory.session.external_id, Session.objects.count()) == ("b", 2)
