@@ -33,6 +33,7 @@ from memories.resolve import RecordNames, names_ensure, names_of, record_snapsho
 from memories.services import DEFAULT_PROJECT
 from memories.snapshot import MemorySnapshot, NamedLink, content_hash_of
 from memories.storage import (
+    changed_fields,
     memories_audit,
     memory_text,
     outbox_add_batch,
@@ -412,16 +413,20 @@ def _compared(
         else:
             changed.append((one, known[0]))
     if changed and not run.options.overwrite:
-        edited = _edited_since_import([memory_id for _, memory_id in changed])
+        # A copy from an export has no hash to compare; whether it differs from its memory shows when that is read.
+        edited = _edited_since_import([memory_id for one, memory_id in changed if one.stored is None])
         for one, memory_id in changed:
             if memory_id in edited:
-                run.refused(
-                    one.location,
-                    f"#{memory_id} was edited since it was imported, {edited[memory_id]}; "
-                    "--overwrite takes the record of the file instead",
-                )
+                _refuse_edited(run, one, memory_id, edited[memory_id])
         changed = [(one, memory_id) for one, memory_id in changed if memory_id not in edited]
     return new, changed
+
+
+def _refuse_edited(run: ImportRun, one: Incoming, memory_id: int, edit: str) -> None:
+    run.refused(
+        one.location,
+        f"#{memory_id} was edited since it was imported, {edit}; --overwrite takes the record of the file instead",
+    )
 
 
 def _stored(wanted: Sequence[Key]) -> dict[Key, tuple[int, str]]:
@@ -519,6 +524,8 @@ def _supersede_named(run: ImportRun) -> None:
 
 def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None:
     before = snapshots_read(memory_id for _, memory_id in changed)
+    copies = [] if run.options.overwrite else [memory_id for one, memory_id in changed if one.stored is not None]
+    edited = _edited_since_import(copies) if copies else {}
     changes: list[tuple[MemorySnapshot, MemorySnapshot]] = []
     for one, memory_id in changed:
         old = before[memory_id]
@@ -535,7 +542,10 @@ def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None
             updated_at=one.record.updated_at or run.now,
             external_id=old.external_id or new.external_id,
         )
-        changes.append((old, new))
+        if memory_id in edited and changed_fields(old, new):
+            _refuse_edited(run, one, memory_id, edited[memory_id])
+        else:
+            changes.append((old, new))
     compared = len(changes)
     changes = snapshots_update(changes)
     # A copy from an export is compared with the memory itself, not by its hash.

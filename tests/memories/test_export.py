@@ -143,6 +143,18 @@ def _numbered(everything):
     }
 
 
+def test_an_export_of_edited_memories_is_unchanged_where_it_comes_from_until_they_are_edited_again(filled, tmp_path):
+    path = tmp_path / "everything.jsonl"
+    export(path)
+    run(path)
+    assert batch_counts(last_batch()) == (7, 0, 0, 7, 0)
+    memory_update(memory_id=filled.pk, changes=MemoryChanges(tags=["later"]), viewer=EVERYTHING)
+    said = run(path)
+    assert f"#{filled.pk} was edited since it was imported, by a command on " in said
+    assert batch_counts(last_batch()) == (7, 0, 0, 6, 1)
+    assert Memory.objects.get(pk=filled.pk).tags == ["later"]
+
+
 def test_numbers_stay_and_new_ones_follow(filled, tmp_path):
     export(tmp_path / "all.jsonl")
     highest = Memory.objects.latest("id").pk
