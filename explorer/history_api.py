@@ -16,7 +16,7 @@ from explorer.operations import read_operation
 from memories.changes import ChangedMemory, ChangeFeed, changes
 from memories.history import History, maker_of, memory_history
 from memories.services import MemoryNotFoundError, memory_version_restore
-from text.dates import check_date, check_since, instant, since_span
+from text.dates import check_date, check_since, instant, is_span, since_span
 from text.formatting import legible
 from web.errors import GUARDED, close_to, errors
 from web.params import Params, Text, Value, Values, pairs_of
@@ -29,7 +29,7 @@ router = Router()
 
 def _check_start(value: str) -> str:
     """A span such as `7d`, or a date or time."""
-    if value[-1:] in "hdwmy" and value[:-1].isdecimal():
+    if is_span(value):
         return check_since(value)
     try:
         return check_date(value)
@@ -71,7 +71,7 @@ class ChangesRequest(Params):
         """The instant to begin at."""
         if not self.since:
             return None
-        if self.since[-1] in "hdwmy":
+        if is_span(self.since):
             return now - since_span(self.since)
         return instant(self.since, UTC, end=False)
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from explorer.links import explore_url, values_url
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Facet, FacetKind, FacetValue
-from search.query import SearchQuery, Selection, dates_label, span_label
+from search.query import SearchQuery, Selection, dates_label
+from text.dates import span_label
 from text.formatting import number, plural, spoken_number, with_article
 
 # The number of memories with a value in the whole corpus; None if unknown.

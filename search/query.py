@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from search.facets import DATE_KEY, FACET, FACETS
-from text.dates import check_date, check_since, check_zone, instant, since_span
+from text.dates import check_date, check_since, check_zone, instant, since_span, span_label
 from text.formatting import date_text
 from web.params import MAX_PAGE, Pair, Params, QueryError, Text, Values, unknown_parameter
 from web.validation import Problem
@@ -166,7 +166,9 @@ class SearchQuery(Params):
     date_to: Annotated[str, AfterValidator(check_date)] = Field(
         "", alias="to", description="Last day, included, YYYY-MM-DD in the time zone, or an ISO 8601 time."
     )
-    since: Annotated[str, AfterValidator(check_since)] = Field("", description="A span up to now: 24h, 7d, 4w, 6m, 1y.")
+    since: Annotated[str, AfterValidator(check_since)] = Field(
+        "", description="A span up to now: 30min, 24h, 7d, 4w, 6m (months), 1y."
+    )
     updated_since: Annotated[str, AfterValidator(check_since)] = Field(
         "", description="Changed within a span up to now, written as for `since`."
     )
@@ -394,13 +396,6 @@ def dates_label(query: SearchQuery) -> str:
     if first or last:
         return f"from {date_text(first)}" if first else f"to {date_text(last)}"
     return span_label(query.since)
-
-
-def span_label(since: str) -> str:
-    """A span up to now in words."""
-    units = {"h": "hours", "d": "days", "w": "weeks", "m": "months", "y": "years"}
-    number, unit = since[:-1], units[since[-1]]
-    return f"last {unit[:-1]}" if number == "1" else f"last {number} {unit}"
 
 
 def _from_to(first: str, last: str) -> str:

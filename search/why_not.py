@@ -22,11 +22,12 @@ from search.engines.base import Engine, EngineQuery, Filter, LanguageText, Vecto
 from search.facet_counts import named_label, value_terms
 from search.facets import DEFAULT_STATES, FACET, FacetKind
 from search.plan import ResolvedQuery, resolve_query
-from search.query import ExtraParams, SearchQuery, Sort, dates_label, span_label
+from search.query import ExtraParams, SearchQuery, Sort, dates_label
 from search.relevance import ranked_page
 from search.result import term_text
 from search.snapshots import snapshot
 from text.analysis import Pattern
+from text.dates import span_label
 from text.formatting import listed, moment_label, with_article
 from text.query_syntax import Alternative, Index, TextQuery, pattern_occurs, plain_text_of, spellings
 from web.params import Required

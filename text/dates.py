@@ -5,13 +5,20 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import available_timezones
 
-_SINCE = re.compile(r"([1-9]\d{0,4})([hdwmy])")
+_SINCE = re.compile(r"([1-9]\d{0,4})(min|[hdwmy])")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _OFFSET = re.compile(r"(?:Z|[+-]\d\d(?::?\d\d)?)$", re.IGNORECASE)
 _NOT_DIGITS = re.compile(r"\D")
 _LONGEST_SPAN = timedelta(days=200 * 366)
-_SINCE_HOURS = {"h": 1, "d": 24, "w": 7 * 24, "m": 30 * 24, "y": 365 * 24}
+_UNITS = {
+    "min": ("minutes", timedelta(minutes=1)),
+    "h": ("hours", timedelta(hours=1)),
+    "d": ("days", timedelta(days=1)),
+    "w": ("weeks", timedelta(days=7)),
+    "m": ("months", timedelta(days=30)),
+    "y": ("years", timedelta(days=365)),
+}
 
 
 def check_date(value: str) -> str:
@@ -34,7 +41,7 @@ def check_date(value: str) -> str:
 
 def check_since(value: str) -> str:
     if value and not _SINCE.fullmatch(value):
-        raise ValueError("is not a time span: write a number and h, d, w, m or y, such as 24h, 7d or 1y")
+        raise ValueError("is not a time span: write a number and min, h, d, w, m (months) or y, such as 24h, 7d or 1y")
     if value and since_span(value) > _LONGEST_SPAN:
         raise ValueError("is too long a span: write at most 200y")
     return value
@@ -54,10 +61,26 @@ def check_zone(value: str) -> str:
 
 def since_span(since: str) -> timedelta:
     """The duration of `24h`, `7d` or `1y`. Raises ValueError."""
+    number, unit = _span_parts(since)
+    return number * _UNITS[unit][1]
+
+
+def span_label(since: str) -> str:
+    """A span up to now in words."""
+    number, unit = _span_parts(since)
+    name = _UNITS[unit][0]
+    return f"last {name[:-1]}" if number == 1 else f"last {number} {name}"
+
+
+def is_span(value: str) -> bool:
+    return _SINCE.fullmatch(value) is not None
+
+
+def _span_parts(since: str) -> tuple[int, str]:
     match = _SINCE.fullmatch(since)
     if match is None:
         raise ValueError(f"{since!r} is not a time span")
-    return timedelta(hours=int(match[1]) * _SINCE_HOURS[match[2]])
+    return int(match[1]), match[2]
 
 
 def instant(value: str, zone: tzinfo, *, end: bool) -> datetime | None:

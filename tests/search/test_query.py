@@ -10,6 +10,7 @@ from explorer.timeline_api import ViewRequest
 from search.facets import FACETS
 from search.query import ALIASES, Mode, SearchQuery, Sort
 from search.timeline import TimelineRequest
+from text.dates import since_span, span_label
 from web.params import QueryError
 
 
@@ -26,6 +27,16 @@ def problems(querystring):
 def test_canonical_form_sorts_values_and_drops_defaults():
     query = parse("page=1&tag=b&tag=a&tag=b&q=tea&mode=hybrid&type=")
     assert query.querystring() == "q=tea&tag=a&tag=b"
+
+
+def test_span_has_minutes_beside_months():
+    assert since_span("10min") == timedelta(minutes=10)
+    assert since_span("10m") == timedelta(days=300)
+    assert (span_label("1min"), span_label("10min"), span_label("10m")) == (
+        "last minute",
+        "last 10 minutes",
+        "last 10 months",
+    )
 
 
 @pytest.mark.parametrize("alias", sorted(ALIASES))
