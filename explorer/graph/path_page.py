@@ -111,7 +111,7 @@ def _path(params: PathRequest, viewer: Viewer, engine: Engine) -> NodePath:
             chain = network.shortest_path(source.id, target.id, params.steps, lambda: time.monotonic() > over)
             if chain is None and source.id != target.id:
                 reason = _none(params, source, target)
-            steps = _steps(context, chain or (), params)
+            steps = _steps(context, chain or ())
     except SearchTooLongError:
         reason = _late()
     except OperationalError as error:
@@ -138,14 +138,12 @@ def _late() -> str:
     return f"The search stopped after {MOST_TIME.total_seconds():g} s. Ask for fewer steps, or try again later."
 
 
-def _steps(context: GraphContext, chain: Sequence[int], params: PathRequest) -> tuple[PathStep, ...]:
+def _steps(context: GraphContext, chain: Sequence[int]) -> tuple[PathStep, ...]:
     if len(chain) < 2:
         return ()
     terms = context.terms(chain)
     edges = edges_of(context, chain, between=True)
     links = {(a, b): edges[min(a, b), max(a, b)] for a, b in pairwise(chain)}
-    if not params.together:
-        links = {pair: Edge(0, edge.ties) for pair, edge in links.items()}
     records = records_of(context, (tie for edge in links.values() for tie in edge.ties))
     stated = {pair: _stated(edge, records) for pair, edge in links.items()}
     shown = {pair: _evidence(context, pair, stated[pair]) for pair in links}

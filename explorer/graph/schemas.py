@@ -143,7 +143,7 @@ class StepReply(BaseModel):
 
     source: NodeRef
     target: NodeRef
-    memories: int = Field(description="Number of memories that mention both; 0 without `together`.")
+    memories: int = Field(description="Number of memories that mention both.")
     ties: list[TieReply]
     evidence: list[MemoryName] = Field(description="Supporting memories: at most three.")
 

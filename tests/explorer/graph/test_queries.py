@@ -301,6 +301,13 @@ def test_chain_is_the_shortest_and_borne_out(mill, everyone, miller):
     ]  # fmt: skip
 
 
+def test_steps_of_a_chain_by_relationships_count_the_visible_memories_that_name_both(mill, everyone, miller):
+    made(everyone, "vault", entities=[{"type": "person", "name": "Osk"}, {"type": "part", "name": "wheel"}])
+    by = {viewer: find_path(PathRequest(begin="person:Osk", end="sluice"), viewer) for viewer in (everyone, miller)}
+    assert [step.edge.memories for step in by[everyone].steps] == [2, 0]
+    assert [step.edge.memories for step in by[miller].steps] == [1, 0]
+
+
 def test_no_chain_leads_through_what_another_project_knows(mill, everyone, miller):
     assert chain(everyone, "Brotlade", "sluice") == ["Brotlade", "Quill", "sluice"]
     for together in (False, True):
