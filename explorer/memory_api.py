@@ -129,7 +129,9 @@ class LinkReply(BaseModel):
 
 
 class BacklinkReply(BaseModel):
-    rel: str
+    """A link of another memory to this one."""
+
+    rel: str = Field(description="As that memory states it: with `caused-by`, this one caused it.")
     memory: MemoryName
 
 

@@ -295,8 +295,9 @@ def _links(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) -> tup
 
 
 def _backlinks(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) -> tuple[LinkGroup, ...]:
+    """Links of other memories to this one, in words that say which of the two is meant: "Caused by this"."""
     return tuple(
-        LinkGroup(_relation_label(rel), tuple(memory_link(memory, query, zone) for _, memory in pairs))
+        LinkGroup(f"{_relation_label(rel)} this", tuple(memory_link(memory, query, zone) for _, memory in pairs))
         for rel, pairs in groupby(detail.backlinks, key=lambda pair: pair[0])
     )
 

@@ -169,7 +169,7 @@ def test_links_are_grouped_and_memories_titled(reader, tea, kettle):
     assert 'href="https://gh.example/7" rel="noopener nofollow"' in text
     assert "javascript:" not in text
     assert "<h3>Linked from</h3>" in text
-    assert "<h4>Mentions</h4>" in text
+    assert "<h4>Mentions this</h4>" in text
 
 
 def test_superseded_memory_leads_to_its_successor_and_back(reader, tea):
