@@ -4,16 +4,49 @@
 import os
 import sys
 
+# Commands for the database of a site that was started before. They must not begin another, empty one.
+OF_A_SITE = {
+    "backup",
+    "check_vocabulary",
+    "create_api_key",
+    "embedding_dimensions",
+    "evaluate_suggestions",
+    "export_memories",
+    "import_memories",
+    "index",
+    "list_api_keys",
+    "mcp",
+    "revoke_api_key",
+    "rotate_api_key",
+    "sign_in_link",
+    "suggest",
+    "worker",
+}
+
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    import psycopg
-    from django.core.exceptions import ImproperlyConfigured
-    from django.core.management import execute_from_command_line
-    from django.db.utils import InterfaceError, OperationalError
+    try:
+        import psycopg
+        from django.core.exceptions import ImproperlyConfigured
+        from django.core.management import execute_from_command_line
+        from django.db.utils import InterfaceError, OperationalError, ProgrammingError
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"This Python ({sys.executable}) lacks the package {error.name}. "
+            "Use that of `make run`: .venv/bin/python manage.py …"
+        )
 
     try:
+        if sys.argv[1:2] and sys.argv[1] in OF_A_SITE and "--help" not in sys.argv:
+            refuse_without_site()
         execute_from_command_line(sys.argv)
+    except ProgrammingError as error:
+        if "--traceback" in sys.argv or not isinstance(error.__cause__, psycopg.errors.UndefinedTable):
+            raise
+        from web.command_line import local_command
+
+        sys.exit(f"The database lacks tables of Mnemoscope. Start it once (make run), or: {local_command('migrate')}")
     except ImproperlyConfigured as error:
         if "--traceback" in sys.argv:
             raise
@@ -26,10 +59,23 @@ def main() -> None:
                 f"The database has no free connection: {error}\n"
                 "End other programs that use it, or raise its max_connections, and try again."
             )
-        command = "mnemoscope" if os.path.basename(sys.argv[0]) == "mnemoscope" else "python manage.py"  # noqa: PTH119
-        sys.exit(f"The database does not answer: {error}\nTo see why: {command} check --database default")
+        from web.command_line import local_command
+
+        sys.exit(f"The database does not answer: {error}\nTo see why: {local_command('check --database default')}")
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def refuse_without_site() -> None:
+    """End the program if there is no embedded Postgres yet, where one is to be used."""
+    from django.conf import settings
+
+    embedded = settings.DATABASES["default"].get("EMBEDDED")
+    if embedded and not (embedded["data"] / "PG_VERSION").exists():
+        sys.exit(
+            f"There is no Mnemoscope in {settings.HOME}. Start one there with: make run. "
+            "If yours is in another folder, set MNEMOSCOPE_HOME to it, as for the server."
+        )
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from access.limits import attempts, sender
 from access.models import Membership
 from access.viewer import SCOPES
 from memories.models import Project
+from web.command_line import command
 
 logger = logging.getLogger("mnemoscope.sign_in")
 
@@ -122,7 +123,8 @@ class SignInForm(AuthenticationForm):
 
     error_messages = {
         **AuthenticationForm.error_messages,
-        "too_many": "Too many wrong passwords. Wait %(seconds)s seconds, or sign in by a link: manage.py sign_in_link",
+        "too_many": "Too many wrong passwords. Wait %(seconds)s seconds, or sign in by a link: "
+        + command("sign_in_link"),
     }
 
     def clean(self) -> dict[str, Any]:

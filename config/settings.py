@@ -212,7 +212,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "explorer.http.menu",
-                "web.command.command",
+                "web.context.command",
             ],
         },
     }

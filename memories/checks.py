@@ -14,7 +14,7 @@ from django.db.utils import DatabaseError
 
 from memories.embedding.models import HASHED, dimensions_of, model_name
 from memories.embedding.vectors import column_dimensions
-from web.command import COMMAND
+from web.command_line import command
 
 MIN_SERVER = 16
 MIN_VECTOR = (0, 7)  # the first with halfvec
@@ -79,7 +79,7 @@ def model_fits(
                     f"The vectors of {model_name(source)} have {dimensions} dimensions; the column has {column}.",
                     hint=(
                         f"Set EMBEDDING_MODEL to a model with {column}, or change the column, which removes all "
-                        f"vectors: {COMMAND} embedding_dimensions {dimensions}"
+                        f"vectors: {command(f'embedding_dimensions {dimensions}')}"
                     ),
                     id="memories.E009",
                 )

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from django.http import HttpResponse, JsonResponse
 from pydantic import BaseModel, Field
 
-from web.command import COMMAND
+from web.command_line import command
 
-MAKE_KEY = f"make one with: {COMMAND} create_api_key NAME --scopes read"
+MAKE_KEY = f"make one with: {command('create_api_key NAME --scopes read')}"
 FIELDS_LISTED = "The fields are listed at /api/docs."
 
 

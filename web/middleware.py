@@ -24,7 +24,7 @@ from psycopg_pool import PoolTimeout, TooManyRequests
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from web.admission import BusyError
-from web.command import COMMAND
+from web.command_line import command
 from web.errors import Refusal
 from web.exchange import route_of, set_route
 from web.health import database_answers
@@ -139,7 +139,7 @@ class DatabaseUnavailableError(Refusal):
     code = "database_unavailable"
     title = "The database does not answer"
     message = "The database does not answer, so nothing can be read or written now."
-    suggestion = f"Try again in a few seconds. If it lasts, run: {COMMAND} check --database default"
+    suggestion = f"Try again in a few seconds. If it lasts, run: {command('check --database default')}"
     headers = {"Retry-After": "5"}
 
 

@@ -18,7 +18,7 @@ from types import FrameType
 import uvicorn
 from django.conf import settings
 
-from web.command import COMMAND
+from web.command_line import command
 from web.exchange import access_logger
 
 SHUTDOWN_SECONDS = 3
@@ -65,7 +65,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _why_not(error: OSError, host: str, port: int) -> str:
     free = _free_port_after(host, port)
-    another = f"Choose another one: PORT={free} make run (or: {COMMAND} up --port {free})."
+    another = f"Choose another one: PORT={free} make run (or: {command(f'up --port {free}')})."
     if error.errno == errno.EADDRINUSE:
         return f"Port {port} on {host} is in use, perhaps by another Mnemoscope. {another}"
     if error.errno == errno.EACCES:

@@ -25,7 +25,7 @@ from curation.tables import fetch_column
 from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder
 from memories.embedding.query import ServingModel, serving_model
 from memories.models import Memory, Project
-from web.command import COMMAND
+from web.command_line import command
 
 Item = TypeVar("Item")
 
@@ -78,7 +78,7 @@ class NothingEmbeddedError(Exception):
     """Suggestions of this kind need embeddings, and there are none. The message has the remedy."""
 
     def __init__(self) -> None:
-        super().__init__(f"No memory has been embedded yet: run `{COMMAND} worker --once` first.")
+        super().__init__(f"No memory has been embedded yet: run `{command('worker --once')}` first.")
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from explorer.links import filter_url, memory_url
 from memories.models import Project
 from text.formatting import day_label, memories, moment_label, number, plural, type_family
 from text.titles import plain_title
+from web.command_line import command
 
 # The time of a comparison grows with the square of its words.
 _COMPARED_WORDS = 1_500
@@ -330,7 +331,7 @@ def _empty(query: ReviewQuery) -> str:
         return "No suggestion of this kind matches the filters."
     if query.state != "open":
         return f"No suggestion of this kind has been {query.state} yet."
-    return "Nothing to review. The command “manage.py suggest” finds more suggestions."
+    return f"Nothing to review. The command “{command('suggest')}” finds more suggestions."
 
 
 def _done(one: ShownSuggestion) -> LastDecision | None:

@@ -15,7 +15,7 @@ from memories.embedding import vocabulary
 from memories.embedding.chunking import Window
 from memories.embedding.models import Vectors
 from memories.models import Chunk, Corpus, EmbeddingModel, Memory
-from web.command import COMMAND
+from web.command_line import command
 
 # The most that an index supports.
 MAX_DIMENSIONS = 4_000
@@ -121,7 +121,7 @@ def vectors_count() -> int:
 def wrong_dimensions(name: str, dimensions: int, column: int) -> str:
     return (
         f"The vectors of {name} have {dimensions} dimensions; the column has {column}. Set EMBEDDING_MODEL to a "
-        f"model with {column}, or change the column: {COMMAND} embedding_dimensions {dimensions}"
+        f"model with {column}, or change the column: {command(f'embedding_dimensions {dimensions}')}"
     )
 
 

@@ -95,6 +95,33 @@ def test_commands_that_need_no_database_start_none(tmp_path, arguments):
     assert not (tmp_path / "postgres").exists()
 
 
+@pytest.mark.parametrize("arguments", [["sign_in_link"], ["mcp"], ["import_memories", "notes"]], ids=" ".join)
+def test_commands_for_a_site_begin_none_where_there_is_none(tmp_path, arguments):
+    environment = {**os.environ, "MNEMOSCOPE_HOME": str(tmp_path), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    environment.pop("DATABASE_URL", None)
+    done = subprocess.run(
+        [sys.executable, "manage.py", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"There is no Mnemoscope in {tmp_path}. Start one there with: make run.")
+    assert not (tmp_path / "postgres").exists()
+
+
+def test_command_line_tells_a_database_without_tables_in_words(server_folder):
+    environment = {**os.environ, "MNEMOSCOPE_HOME": str(server_folder), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    environment.pop("DATABASE_URL", None)
+    server = EmbeddedServer(server_folder / "postgres", durable=False)
+    server.ensure()
+    done = subprocess.run(
+        [sys.executable, "manage.py", "sign_in_link"], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    server.leave()
+    assert done.returncode == 1
+    assert done.stderr.startswith("The database lacks tables of Mnemoscope.")
+    assert f"MNEMOSCOPE_HOME={server_folder} " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_command_line_tells_a_wrong_setting_in_words(tmp_path):
     environment = {**os.environ, "MNEMOSCOPE_HOME": str(tmp_path), "DATABASE_URL": "mysql://h/db"}
     environment["DJANGO_SETTINGS_MODULE"] = "config.settings"

@@ -14,7 +14,7 @@ from access.keys import MAX_PER_MINUTE, NewKey, make_key
 from access.viewer import SCOPES, command_viewer
 from memories.models import Project
 from text.dates import since_span
-from web.command import COMMAND
+from web.command_line import local_command
 from web.serving import running_site, site_address
 
 EVERY_PROJECT = "It sees all projects, including new ones, because --projects is not given."
@@ -121,4 +121,4 @@ Use it like this:
 
     curl -H "Authorization: Bearer {new.raw}" "{site}/api/search?q=hello"
 
-List all keys with `list_api_keys`. Revoke this one with: {COMMAND} revoke_api_key {key.prefix}"""
+List all keys with `list_api_keys`. Revoke this one with: {local_command(f"revoke_api_key {key.prefix}")}"""

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from access.keys import key_state, live_keys
 from access.models import ApiKey
-from web.command import COMMAND
+from web.command_line import local_command
 
 COLUMNS = ("PREFIX", "NAME", "SCOPES", "PROJECTS", "LAST USED", "STATE")
 
@@ -24,7 +24,9 @@ class Command(BaseCommand):
         keys = ApiKey.objects.all() if options["all"] else live_keys()
         rows = [_row(key, timezone.now()) for key in keys.order_by("name", "pk").prefetch_related("projects")]
         if not rows:
-            self.stdout.write(f"There are no keys. Create one with: {COMMAND} create_api_key NAME --scopes read")
+            self.stdout.write(
+                f"There are no keys. Create one with: {local_command('create_api_key NAME --scopes read')}"
+            )
             return
         widths = [max(len(row[i]) for row in (COLUMNS, *rows)) for i in range(len(COLUMNS))]
         for row in (COLUMNS, *rows):

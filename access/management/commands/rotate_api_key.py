@@ -12,7 +12,7 @@ from access.keys import GRACE, rotate_key
 from access.management.commands.revoke_api_key import named_key
 from access.viewer import command_viewer
 from text.dates import since_span
-from web.command import COMMAND
+from web.command_line import local_command
 
 
 class Command(BaseCommand):
@@ -39,7 +39,7 @@ class Command(BaseCommand):
     {new.raw}
 
 The old key ({old.prefix}…) stays active until {old.expires_at:%Y-%m-%d %H:%M} UTC.
-To revoke it now: {COMMAND} revoke_api_key {old.prefix}"""
+To revoke it now: {local_command(f"revoke_api_key {old.prefix}")}"""
         )
 
 

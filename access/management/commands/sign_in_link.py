@@ -6,7 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from access.sign_in import owner_to_sign_in, sign_in_link
-from web.command import COMMAND
+from web.command_line import local_command
 from web.serving import running_site, site_address
 
 
@@ -21,9 +21,10 @@ class Command(BaseCommand):
         person = owner_to_sign_in(user)
         if person is None:
             raise CommandError(
-                f"There is no active user {user!r}. Omit --user, or create one: {COMMAND} createsuperuser."
+                f"There is no active user {user!r}. Omit --user, or create one: {local_command('createsuperuser')}."
                 if user
-                else f"There is no superuser yet. Start Mnemoscope (make run), or run: {COMMAND} createsuperuser."
+                else "There is no superuser yet. Start Mnemoscope (make run), or run: "
+                f"{local_command('createsuperuser')}."
             )
         site = site or running_site()
         if site is None:

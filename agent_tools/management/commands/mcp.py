@@ -15,7 +15,7 @@ from access.models import AuditEvent
 from access.sign_in import owner_to_sign_in
 from access.viewer import Viewer, viewer_of_user
 from agent_tools.workflow import DEFAULT_PROFILE, PROFILE_NAMES
-from web.command import COMMAND
+from web.command_line import local_command
 
 KEY = "MNEMOSCOPE_KEY"
 
@@ -87,7 +87,9 @@ def identity() -> str:
     try:
         viewer = current_viewer()
     except KeyRefusedError as error:
-        raise CommandError(f"{error} {KEY} takes a key: {COMMAND} create_api_key NAME --scopes read,write") from None
+        raise CommandError(
+            f"{error} {KEY} takes a key: {local_command('create_api_key NAME --scopes read,write')}"
+        ) from None
     return "the owner of this machine's own database" if viewer.api_key_id is None else "the key given"
 
 
@@ -98,9 +100,11 @@ def current_viewer() -> Viewer:
     if os.environ.get("DATABASE_URL"):
         raise CommandError(
             f"DATABASE_URL names a shared database, so a key is needed: set {KEY}. "
-            f"Create one with: {COMMAND} create_api_key NAME --scopes read,write"
+            f"Create one with: {local_command('create_api_key NAME --scopes read,write')}"
         )
     owner = owner_to_sign_in()
     if owner is None:
-        raise CommandError(f"This database has no owner yet. Start Mnemoscope once with: make run (or: {COMMAND} up)")
+        raise CommandError(
+            f"This database has no owner yet. Start Mnemoscope once with: make run (or: {local_command('up')})"
+        )
     return viewer_of_user(owner, door=AuditEvent.Door.MCP)

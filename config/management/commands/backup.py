@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from config.backup import BackupError, backup_create
 from config.backup_schedule import backup_now
+from web.command_line import local_command
 
 
 class Command(BaseCommand):
@@ -30,5 +31,5 @@ class Command(BaseCommand):
         self.stdout.write(
             f"{path}: {manifest.memories:,} memories, {len(manifest.tables)} tables, "
             f"{path.stat().st_size / 1e6:,.1f} MB, {time.monotonic() - begun:.1f} s. "
-            f"To try it: manage.py verify {path}"
+            f"To try it: {local_command(f'verify {path}')}"
         )

@@ -37,7 +37,7 @@ from search.engines.index.follower import follower_process, wait_until_readable
 from search.engines.index.outbox import backlog
 from search.query import SearchQuery
 from search.run import run
-from web.command import COMMAND
+from web.command_line import local_command
 from web.processes import SupervisedProcess, supervise
 from web.serving import CannotListenError, address_file, is_loopback, listen, serve, site_address, stop_signals
 
@@ -122,7 +122,7 @@ class Command(BaseCommand):
             if not is_loopback(host) and not superuser_with_password_exists():
                 raise CommandError(
                     f"Listening on {host} gives other machines access, and nobody has a password yet. "
-                    f"Create an account first: {COMMAND} createsuperuser (or: changepassword owner)."
+                    f"Create an account first: {local_command('createsuperuser')} (or: changepassword owner)."
                 )
             site = site_address(host, port)
             with shared_metrics(), supervise() as start, address_file(site), shared.offer(), scheduled_backups():
@@ -186,7 +186,7 @@ class Command(BaseCommand):
             self.stderr.write(
                 self.style.WARNING(
                     f"The sample could not be loaded: {error}\n"
-                    f"Mnemoscope works without it. To try again: {COMMAND} import_memories {SAMPLE}"
+                    f"Mnemoscope works without it. To try again: {local_command(f'import_memories {SAMPLE}')}"
                 )
             )
 
@@ -197,12 +197,12 @@ class Command(BaseCommand):
         if not is_loopback(host) or user is None or settings.LOG_FORMAT == "json":
             self.say(f"\nMnemoscope is ready at {site}/\nStop it with Ctrl-C.")
             if user is None:
-                self.say(f"There is no superuser. Create one: {COMMAND} createsuperuser")
+                self.say(f"There is no superuser. Create one: {local_command('createsuperuser')}")
         else:
             self.say(
                 "\nMnemoscope is ready. This link signs you in once, within an hour:\n\n"
                 f"    {sign_in_link(user=user, site=site)}\n\n"
-                f"Stop it with Ctrl-C. For another link: {COMMAND} sign_in_link"
+                f"Stop it with Ctrl-C. For another link: {local_command('sign_in_link')}"
             )
         connections.close_all()
 
@@ -237,7 +237,7 @@ def refuse_open_doors_without_environment(host: str) -> None:
         raise CommandError(
             f"Listening on {host} gives other machines access. Set {' and '.join(missing)} in the environment first: "
             "SECRET_KEY is a long random text, ALLOWED_HOSTS the comma-separated names of this server. "
-            f"A superuser with a password is also needed: {COMMAND} createsuperuser. "
+            f"A superuser with a password is also needed: {local_command('createsuperuser')}. "
             "For this machine alone leave --host out."
         )
 

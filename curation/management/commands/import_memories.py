@@ -27,6 +27,7 @@ from memories.importers.run import ImportCounts
 from memories.models import ImportBatch
 from search.engines.index.import_sink import ImportSink
 from text.formatting import memories, plural
+from web.command_line import local_command
 
 SHOWN_REFUSALS = 20
 _SECONDS_BETWEEN_LINES = 5
@@ -182,7 +183,8 @@ class Command(BaseCommand):
             self.console.print("A dry run: nothing was written.")
         elif tally.created or tally.updated or tally.made:
             self.console.print(
-                f"This is batch {outcome.batch_id}; undo with: manage.py import_memories --undo {outcome.batch_id}"
+                f"This is batch {outcome.batch_id}; undo with: "
+                f"{local_command(f'import_memories --undo {outcome.batch_id}')}"
             )
         else:
             self.console.print(f"Nothing new. This is batch {outcome.batch_id}.")
@@ -228,7 +230,7 @@ class Command(BaseCommand):
         self.console.print(table)
         self.console.print("Nothing was imported. Import them, or try it first with --dry-run:")
         for path in paths:
-            self.console.print(f"  manage.py import_memories {shlex.quote(str(path))}", markup=False)
+            self.console.print(f"  {local_command(f'import_memories {shlex.quote(str(path))}')}", markup=False)
 
     def _undo(self, batch_id: int, force: bool) -> None:
         try:

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from memories.embedding.vectors import MAX_DIMENSIONS, column_dimensions, column_resize, vectors_count
+from web.command_line import local_command
 
 
 class Command(BaseCommand):
@@ -19,7 +20,7 @@ class Command(BaseCommand):
     def handle(self, *, dimensions: int | None, drop_vectors: bool, **options: Any) -> None:
         now = column_dimensions()
         if now is None:
-            raise CommandError("The vector column does not exist yet: run manage.py migrate")
+            raise CommandError(f"The vector column does not exist yet: run {local_command('migrate')}")
         if dimensions is None or dimensions == now:
             self.stdout.write(f"Vectors have {now:,} dimensions.")
             return
@@ -29,7 +30,7 @@ class Command(BaseCommand):
             raise CommandError(
                 f"{count:,} vectors of {now:,} dimensions would be removed; until the worker has embedded memories "
                 "again, searches use words only. "
-                f"Confirm with: manage.py embedding_dimensions {dimensions} --drop-vectors"
+                f"Confirm with: {local_command(f'embedding_dimensions {dimensions} --drop-vectors')}"
             )
         column_resize(dimensions)
         self.stdout.write(

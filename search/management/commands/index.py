@@ -22,9 +22,10 @@ from search.engines.segment_store import NotReadableError
 from search.engines.vectors import files
 from search.engines.vectors.check import VectorComparison, compare_vectors
 from text.formatting import memories
+from web.command_line import local_command
 
 SHOWN = 10
-ANEW = "Rebuild it: manage.py index --rebuild"
+ANEW = f"Rebuild it: {local_command('index --rebuild')}"
 _POLL_SECONDS = 0.5
 
 
@@ -89,7 +90,7 @@ class Command(BaseCommand):
         if reason := store.rebuild_reason():
             self.say(f"It is going to be rebuilt: {reason}")
         if not outbox.is_followed():
-            self.say("Changes are not followed: manage.py index --rebuild")
+            self.say(f"Changes are not followed: {local_command('index --rebuild')}")
 
     def check_index(self) -> None:
         found, vectors = compare(), compare_vectors()

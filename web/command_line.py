@@ -1,0 +1,23 @@
+"""The commands that messages tell people to run, as this installation has them. Imports nothing of Django."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+_SITE = Path(__file__).resolve().parent.parent
+_PACKAGED = ("mnemoscope", "site")
+
+
+def command(arguments: str) -> str:
+    """A command with its program: `mnemoscope` of a package, or `manage.py` with the Python of the checkout."""
+    if _SITE.parts[-2:] == _PACKAGED:
+        return f"mnemoscope {arguments}"
+    python = ".venv/bin/python" if Path(sys.prefix) == _SITE / ".venv" else "python"
+    return f"{python} manage.py {arguments}"
+
+
+def local_command(arguments: str) -> str:
+    """The same for the terminal of this machine: with MNEMOSCOPE_HOME, without which it would use another database."""
+    home = os.environ.get("MNEMOSCOPE_HOME", "")
+    return f"MNEMOSCOPE_HOME={shlex.quote(home)} {command(arguments)}" if home else command(arguments)
