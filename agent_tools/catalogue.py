@@ -46,7 +46,7 @@ _FILTERS: dict[str, Any] = {
 _FURTHER_FILTERS: dict[str, Any] = {
     **dict.fromkeys(("concept", "entity", "author", "agent", "source", "state", "has", "no"), _LIST),
     "match_all": _SWITCH,
-    "since": {"type": "string", "description": "30d"},
+    "since": {"type": "string", "description": "30d; m: months"},
     "updated_since": _TEXT,
 }
 _PAGE: dict[str, Any] = {"page": _NUMBER, "limit": _NUMBER}
@@ -55,13 +55,14 @@ _RECORD: dict[str, Any] = {
     "type": _TEXT,
     "tags": _LIST,
     "categories": {"type": "array", "items": _TEXT, "description": "paths, A/B"},
+    "concepts": _LIST,
     "entities": {"type": "array", "items": _TEXT, "description": "type:name"},
 }
 
 CORE = (
     Tool(
         "__IMPORTANT",
-        "3-LAYER WORKFLOW (ALWAYS FOLLOW): 1. search(query) -> index with ids, 50-100 tokens a hit. 2."
+        "3-LAYER WORKFLOW (ALWAYS FOLLOW): 1. search(query) -> index with ids, 25-50 tokens a hit. 2."
         " timeline(anchor=ID) -> context. 3. get_observations(ids) -> whole memories, ONLY of ids you chose. NEVER"
         " fetch whole memories first. 10x token savings. Call for details.",
         tools.important,
@@ -90,7 +91,7 @@ CORE = (
         " search's filters.",
         tools.timeline_of,
         {
-            "anchor": _NUMBER,
+            "anchor": {"type": ["integer", "string"]},
             "query": _TEXT,
             "depth_before": _NUMBER,
             "depth_after": _NUMBER,
@@ -164,7 +165,8 @@ CORE = (
     ),
     Tool(
         "store_memory",
-        "Remember something lasting. Search first: what is there is better updated.",
+        "Remember something lasting. Search first: what is there is better updated. Also takes importance, authors,"
+        " links, external_id, source_url.",
         tools.store_memory,
         {
             "content": {"type": "string", "description": "Markdown"},
@@ -179,7 +181,8 @@ CORE = (
     ),
     Tool(
         "update_memory",
-        "Change fields; a list given replaces the old one. state=deleted takes it out of sight.",
+        "Change fields; a list given replaces the old one. state=deleted takes it out of sight. Also takes what"
+        " store_memory takes.",
         tools.update_memory,
         {
             "id": _NUMBER,
@@ -237,7 +240,8 @@ FURTHER = (
     ),
     Tool(
         "changes",
-        "What was created, edited, superseded, deleted, restored… since 7d or a date; further with after=cursor.",
+        "What was created, edited, superseded, deleted, restored… since 7d or a date, oldest first; further with"
+        " after=cursor.",
         memory_tools.changes,
         {"since": _TEXT, "after": _TEXT, "project": _LIST, "kind": _LIST, "limit": _NUMBER},
         inputs=(ChangesRequest, OutputOptions),

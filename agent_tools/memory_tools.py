@@ -11,6 +11,8 @@ from agent_tools.rendering import CellValue, drop_empty_columns, encode, render_
 from agent_tools.tools import (
     Arguments,
     changes_text,
+    filters_line,
+    hidden_line,
     index_cells,
     pairs_of_arguments,
     read_model,
@@ -19,7 +21,7 @@ from agent_tools.tools import (
     written,
 )
 from curation.schemas import Forget
-from curation.services import curation_apply, curation_plan, curation_undo
+from curation.services import PlanChangedError, curation_apply, curation_plan, curation_undo
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
 from curation.suggestions.queries import suggestions_matching
@@ -35,7 +37,8 @@ from memories.records import MemoryId
 from memories.services import MemoryNotFoundError, memory_restore, memory_version_restore
 from search.query import SearchQuery
 from search.similar import MAX_SIMILAR_TEXT, SimilarRequest, similar_memories, similar_to_text
-from web.params import Params, QueryError, Text
+from web.command_line import command
+from web.params import Params, QueryError, Text, Value
 from web.validation import Problem
 
 
@@ -69,7 +72,7 @@ def similar(arguments: Arguments, viewer: Viewer) -> str:
         ]
     else:
         rows = _proposed(query, request.limit, viewer)
-        head["pairs"] = "proposed as duplicates and not decided yet (manage.py suggest looks for more)"
+        head["pairs"] = f"proposed as duplicates and not decided yet ({command('suggest')} looks for more)"
     return render_rows(head, "memories", drop_empty_columns(rows), options, lambda n: "raise it, or lower limit")
 
 
@@ -105,19 +108,31 @@ class ForgetRequest(Params):
     token: Annotated[Text, Field(max_length=100)] = ""
 
 
+class PreviewOutdatedError(PlanChangedError):
+    """The token is not that of what the filters find now."""
+
+    message = "The filters now find other memories than in the preview of this token; nothing was deleted."
+    suggestion = "Call forget again with the same filters and without token, and show the user the new preview."
+
+
 def forget(arguments: Arguments, viewer: Viewer) -> str:
     own, others = ForgetRequest.split(pairs_of_arguments(arguments))
     asked = ForgetRequest.from_pairs(own)
-    query = SearchQuery.from_pairs(others).querystring()
+    query = SearchQuery.from_pairs(others)
     operation = read_model(
-        Forget, {"query": query, "reason": asked.reason, "token": asked.token, "dry_run": not asked.token}
+        Forget, {"query": query.querystring(), "reason": asked.reason, "token": asked.token, "dry_run": not asked.token}
     )
     if asked.token:
-        applied = curation_apply(operation=operation, viewer=viewer)
+        try:
+            applied = curation_apply(operation=operation, viewer=viewer)
+        except PlanChangedError as error:
+            raise PreviewOutdatedError(error.plan) from error
         done = {"done": applied.plan.title, "memories": applied.plan.memories}
         return encode({**done, "undo": f"restore(forgotten={applied.curation.pk})"}, "toon")
     plan = curation_plan(operation=operation, viewer=viewer)
-    reply: dict[str, Any] = {"done": "nothing yet", "would_delete": plan.memories}
+    reply: dict[str, Any] = {"done": "nothing yet", "would_delete": plan.memories, **filters_line(query)}
+    if "read" in viewer.scopes:
+        reply |= hidden_line(run(query, viewer, include_facets=False, detail=HitDetail.NONE))
     if plan.refusals:
         return encode({**reply, "refused": "; ".join(plan.refusals)}, "toon")
     reply["examples"] = [f"#{one.id} {cut_title(one.title)}" for one in plan.examples]

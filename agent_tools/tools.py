@@ -24,10 +24,10 @@ from explorer.graph.path_page import PathEndError
 from explorer.graph.queries import NameUnknownError
 from explorer.timeline_api import cut_title, index_row
 from explorer.visible_tree import CategoryNotFoundError
-from memories.history import EventNotFoundError, HistoryEvent, memory_history
-from memories.models import Memory
+from memories.history import EventNotFoundError, HistoryEvent, memory_history, superseded_by
+from memories.models import Memory, Project
 from memories.queries import MemoryDetail
-from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
+from memories.records import SUPERSEDES_REL, MemoryChanges, MemoryId, MemoryRecord, Slug100, StrictMemoryRecord
 from memories.services import (
     AlreadyExistsError,
     ChangeRefusedError,
@@ -45,7 +45,7 @@ from search.run import run
 from search.timeline import TimelineRequest, timeline
 from search.unified.service import unified
 from text.formatting import legible, number
-from web.errors import ApiError
+from web.errors import ApiError, close_to
 from web.params import Params, QueryError, unknown_parameter
 from web.responses import error_of, error_of_input
 from web.validation import Problem, field_names
@@ -131,22 +131,23 @@ class Tool:
         schema: dict[str, Any] = {"type": "object", "properties": dict(self.properties)}
         if self.required:
             schema["required"] = list(self.required)
-        if not self.takes_filters:
+        if not (self.further or SearchQuery in self.inputs):
+            # Closed only if it lists all that it takes: some clients send nothing that a closed schema does not have.
             schema["additionalProperties"] = False
         return schema
 
     @property
-    def takes_filters(self) -> bool:
-        """Whether it accepts every filter of a search."""
-        return SearchQuery in self.inputs
+    def further(self) -> list[str]:
+        """The arguments that it takes and its schema leaves out."""
+        names = [name for model in self.inputs for name in _shown_names(model)]
+        # Such as `limit`, which stands for `page_size`.
+        listed = {*self.properties, *(SearchQuery.aliases.get(name, name) for name in self.properties)}
+        return [name for name in dict.fromkeys(names) if name not in listed]
 
     @property
     def usage(self) -> str:
         """The arguments, as an error lists them."""
-        names = [*self.properties]
-        if self.takes_filters:
-            names += [spec.key for spec in FACETS if spec.key not in names]
-            names += [name for name in ("since", "updated_since", "has", "no", "match_all") if name not in names]
+        names = [*self.properties, *self.further]
         return f"{self.name} takes: {', '.join(names)}." if names else f"{self.name} takes no arguments."
 
     def check_names(self, given: Iterable[str]) -> None:
@@ -161,6 +162,21 @@ class Tool:
     @property
     def reads_only(self) -> bool:
         return self.scope == "read"
+
+
+# The parameters of a search that filter; others sort, page and count.
+_FILTERS = (*(spec.key for spec in FACETS), "from", "to", "since", "updated_since", "has", "no", "match_all")
+
+
+def _shown_names(model: type[BaseModel]) -> Iterable[str]:
+    """The arguments that a model adds to a tool, each by one name."""
+    if model is SearchQuery:
+        return _FILTERS
+    if issubclass(model, Params):
+        return [parameter["name"] for parameter in model.openapi_parameters()]
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    # The id of a record is the one in the system it came from, and that of a tool the number of a memory.
+    return ["external_id" if name == "id" and issubclass(model, MemoryRecord) else name for name in names]
 
 
 class ToolRefusedError(Exception):
@@ -294,7 +310,33 @@ def store_memory(arguments: Arguments, viewer: Viewer) -> str:
     more: dict[str, Any] = {"near_duplicates": alike} if alike else {}
     if near.reason:
         more["near_duplicates_note"] = f"not looked for by meaning: {near.reason}"
-    return written(memory, "stored", **more)
+    return written(memory, "stored", **_first_of_project(memory, viewer), **_supersedes(memory, viewer), **more)
+
+
+def _first_of_project(memory: Memory, viewer: Viewer) -> dict[str, str]:
+    """A note if the project has no other memory: its name may be a mistake, since storing makes the project."""
+    if Memory.objects.filter(project_id=memory.project_id).exclude(pk=memory.pk).exists():
+        return {}
+    others = Project.objects.exclude(pk=memory.project_id)
+    if viewer.project_ids is not None:
+        others = others.filter(pk__in=viewer.project_ids)
+    slug = memory.project.slug
+    near = close_to(slug, others.values_list("slug", flat=True)) if "read" in viewer.scopes else ()
+    meant = f"; if you meant {' or '.join(near)}, store it there and delete this one" if near else ""
+    return {"project_note": f"this is the first memory of {slug}{meant}"}
+
+
+def _supersedes(memory: Memory, viewer: Viewer) -> dict[str, list[str]]:
+    """The memories that it replaces, with what replaced them before."""
+    replaced = superseded_by(memory.pk, viewer)
+    lines = [
+        f"#{one.memory.id} {cut_title(one.memory.title)}"
+        + (f" (until now superseded by #{one.instead_of})" if one.instead_of else "")
+        for one in replaced[:_NAMED_SHOWN]
+    ]
+    if len(replaced) > _NAMED_SHOWN:
+        lines.append(f"and {len(replaced) - _NAMED_SHOWN} more")
+    return {"supersedes": lines} if lines else {}
 
 
 def update_memory(arguments: Arguments, viewer: Viewer) -> str:
@@ -308,15 +350,18 @@ def update_memory(arguments: Arguments, viewer: Viewer) -> str:
     before = _last_event(named.id, viewer)
     memory = memory_update(memory_id=named.id, changes=changes, viewer=viewer, reason=named.reason)
     last = _last_event(named.id, viewer)
+    older = _supersedes(memory, viewer) if changes.supersedes or changes.links else {}
     if last is None or before is None:
         return written(memory, "updated")
-    return written(memory, "updated", changed=changes_text(last) if last.id != before.id else "nothing")
+    return written(memory, "updated", changed=changes_text(last) if last.id != before.id else "nothing", **older)
 
 
 def relate(arguments: Arguments, viewer: Viewer) -> str:
     link = read_model(MemoryLinkRequest, _given(arguments))
     memory = memory_link(memory_id=link.id, target_id=link.target, rel=link.rel, viewer=viewer)
-    return written(memory, f"{link.rel} #{link.target}")
+    return written(
+        memory, f"{link.rel} #{link.target}", **_supersedes(memory, viewer) if link.rel == SUPERSEDES_REL else {}
+    )
 
 
 # --- from results to rows ----------------------------------------------------------------------------------------
@@ -400,7 +445,7 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
         "page_size": result.page_size,
         "total": result.total,
         "has_more": result.has_more,
-        "filters": {key: joined(v) if isinstance(v, list) else v for key, v in result.query.applied().items()},
+        **filters_line(result.query),
     }
     if result.named:
         head["named"] = [
@@ -409,8 +454,6 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
         ]
     head |= hidden_line(result)
     head |= warning_lines(result.warnings)
-    if not head["filters"]:
-        del head["filters"]
     if result.relaxations:
         head["relaxations"] = {f"without {one.label}": one.count for one in result.relaxations}
     return head | (facets(result) if result.facets is not None else {})
@@ -460,6 +503,20 @@ def _counts(facets: Iterable[Facet], result: SearchResult) -> dict[str, Any]:
     if result.date_buckets is not None:
         counts["date_buckets"] = result.date_buckets.by_name()
     return {"facets": counts} | ({"facet_notes": notes} if notes else {})
+
+
+def hidden_line(result: SearchResult) -> dict[str, str]:
+    if not result.hidden:
+        return {}
+    more = number(result.hidden, at_least=result.hidden_at_least)
+    match = "matches" if more == "1" else "match"
+    return {"hidden": f'{more} more {match} in other states: state=["archived", "superseded"] to see'}
+
+
+def filters_line(query: SearchQuery) -> dict[str, Any]:
+    """The query as it was understood."""
+    applied = {key: joined(value) if isinstance(value, list) else value for key, value in query.applied().items()}
+    return {"filters": applied} if applied else {}
 
 
 def _next_page(query: SearchQuery) -> Callable[[int], str]:

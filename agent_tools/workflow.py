@@ -8,7 +8,7 @@ DEFAULT_PROFILE: Literal["all"] = "all"
 
 WORKFLOW = """\
 3-LAYER WORKFLOW (always follow; it costs a tenth of fetching everything):
-1. search(query) -> an index with ids, 50-100 tokens a hit
+1. search(query) -> an index with ids, 25-50 tokens a hit
 2. timeline(anchor=ID) -> what was remembered around a hit
 3. get_observations(ids=[...]) -> whole memories, ONLY those you chose
 Never fetch whole memories before you have chosen by the index.

@@ -149,7 +149,7 @@ def used_by_others(kind: str, refs: Collection[TermRef], viewer: Viewer) -> bool
         return True
     # A local name or description of others depends on the term.
     local = LocalText.objects.filter(kind=kind, **{"tag__in" if kind == "tag" else "term_id__in": list(refs)})
-    if local.exclude(project_ids__contained_by=list(writable)).exists():
+    if local.exclude(project_ids__contained_by=list(curated)).exists():
         return True
     if kind != "entity":
         return False

@@ -18,7 +18,7 @@ from categories.models import MadeBy
 from categories.services import tags_written
 from memories.changes import kind_of_values
 from memories.models import Memory, Session
-from memories.queries import visible_to
+from memories.queries import MemoryTitle, memory_details, visible_to
 from web.errors import Refusal
 
 MOST_EVENTS = 10_000
@@ -168,6 +168,23 @@ def value_before(memory_id: int, name: str, now: Any, viewer: Viewer) -> Any:
     memory = Memory.objects.select_related("batch").defer("content", "terms", "raw").get(pk=memory_id)
     events = (event for event in _with_values(_events_of(memory, viewer)) if name in event.before)
     return next((event.before[name] for event in events if event.after.get(name) == now), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A memory that another one replaces. `instead_of` is the memory that replaced it before, if one did."""
+
+    memory: MemoryTitle
+    instead_of: int | None
+
+
+def superseded_by(memory_id: int, viewer: Viewer) -> tuple[Superseded, ...]:
+    """The memories that a memory replaces now, for a viewer who may read it."""
+    detail = memory_details(viewer, [memory_id]).get(memory_id) if "read" in viewer.scopes else None
+    return tuple(
+        Superseded(title, value_before(title.id, "superseded_by_id", memory_id, viewer))
+        for title in (detail.supersedes if detail else ())
+    )
 
 
 class TermGoneError(Refusal):

@@ -64,21 +64,22 @@ def test_search_offers_every_filter_in_its_schema():
     assert filters <= set(TOOL["search"].properties) <= OF_A_SEARCH | set(OutputOptions.model_fields)
 
 
-def test_tools_that_take_no_filters_say_so():
+def test_schema_is_closed_only_if_it_lists_all_that_the_tool_takes():
+    """A client that checks calls sends nothing that a closed schema lacks."""
     closed = [tool.name for tool in TOOLS if tool.schema.get("additionalProperties") is False]
     assert closed == [
         "__IMPORTANT",
         "get_observations",
-        "list_categories",
         "category_search",
         "list_concepts_in_category",
-        "store_memory",
-        "update_memory",
         "relate",
-        "about",
-        "changes",
-        "history",
         "restore",
-        "session_context",
-        "curate",
     ]
+    stored = {"concepts", "importance", "external_id", "authors", "links", "supersedes", "source_url"}
+    assert stored <= set(TOOL["store_memory"].usage.rpartition(": ")[2].rstrip(".").split(", "))
+    assert {"from", "to", "state"} <= set(TOOL["forget"].usage.rpartition(": ")[2].rstrip(".").split(", "))
+    assert "page_size" not in TOOL["list_values"].usage
+
+
+def test_anchor_of_a_timeline_may_be_an_id_or_a_time():
+    assert TOOL["timeline"].schema["properties"]["anchor"]["type"] == ["integer", "string"]

@@ -151,6 +151,7 @@ def test_memories_are_forgotten_after_a_preview_and_come_back_together(ids):
     preview = toon_format.decode(told("forget", tag="crane", project="boat"))
     assert (preview["done"], preview["would_delete"]) == ("nothing yet", 3)
     assert f"#{ids['b1']} Crane brake slips" in preview["examples"]
+    assert preview["filters"] == {"project": "boat", "tag": "crane"}
     assert ask("search", tag="crane")["total"] == 3
     token = preview["next"].rpartition("token=")[2]
     done = toon_format.decode(told("forget", tag="crane", project="boat", token=token))
@@ -162,6 +163,46 @@ def test_memories_are_forgotten_after_a_preview_and_come_back_together(ids):
     assert "would delete all memories" in told("forget", limit=5)
     assert "forgotten: is given together with a memory" in refused("restore", id=ids["b1"], forgotten=1)
     assert "nothing" in told("forget", viewer_of("tea"), tag="crane", project="boat")
+
+
+def test_preview_of_forgetting_says_what_matches_in_other_states(ids):
+    preview = toon_format.decode(told("forget", query="sugar"))
+    assert preview["would_delete"] == 1
+    assert preview["hidden"].startswith("1 more matches in other states")
+
+
+def test_token_of_another_preview_is_refused_with_what_forget_takes(ids):
+    message = refused("forget", tag="crane", project="boat", token="0" * 64)
+    assert message == (
+        "The filters now find other memories than in the preview of this token; nothing was deleted."
+        " Call forget again with the same filters and without token, and show the user the new preview."
+    )
+    assert ask("search", tag="crane")["total"] == 3
+
+
+def test_reply_names_the_memories_that_are_superseded_and_what_replaced_them_before(ids):
+    old, content = f"#{ids['b1']}", "The crane brake holds since it was relined."
+    first = toon_format.decode(told("store_memory", content=content, project="boat", supersedes=[old]))
+    assert first["supersedes"] == [f"{old} Crane brake slips"]
+    second = toon_format.decode(told("store_memory", content="No crane any more.", project="boat", supersedes=[old]))
+    assert second["supersedes"] == [f"{old} Crane brake slips (until now superseded by #{first['id']})"]
+    third = toon_format.decode(told("update_memory", id=first["id"], supersedes=[old]))
+    assert third["supersedes"] == [f"{old} Crane brake slips (until now superseded by #{second['id']})"]
+    fourth = toon_format.decode(told("relate", id=second["id"], target=ids["b1"], rel="supersedes"))
+    assert fourth["supersedes"] == [f"{old} Crane brake slips (until now superseded by #{first['id']})"]
+    writer = viewer_of("boat", scopes=["write"])
+    silent = told("store_memory", writer, content="Nor a brake.", project="boat", supersedes=[old])
+    assert "Crane" not in silent
+
+
+def test_first_memory_of_a_project_says_so_and_names_projects_of_similar_names(ids):
+    typo = toon_format.decode(told("store_memory", content="The winch is oiled.", project="boatt"))
+    assert typo["project_note"] == (
+        "this is the first memory of boatt; if you meant boat, store it there and delete this one"
+    )
+    alone = toon_format.decode(told("store_memory", content="Rent is due.", project="household"))
+    assert alone["project_note"] == "this is the first memory of household"
+    assert "project_note" not in told("store_memory", content="So is the gas.", project="household")
 
 
 def test_reply_to_a_new_memory_names_its_project_and_what_says_the_same(ids):
