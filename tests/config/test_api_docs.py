@@ -72,28 +72,17 @@ def surroundings(transactional_db, live_server):
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="the examples are for curl, which is not here")
-def test_examples_for_curl_run(surroundings):
-    memory = None
-    for text in sorted(EXAMPLES, key=lambda text: "-X POST" not in text or "$ID" in text):
-        if "create_api_key" in text:
-            continue
-        script = text.replace("curl -s", "curl -s --fail-with-body")
-        done = subprocess.run(
-            ["bash", "-euc", script],
-            env={**surroundings, "ID": memory or ""},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert '"error": "' not in done.stdout
-        memory = memory or re.search(r'"id": (\d+)', done.stdout)[1]
-
-
-def test_example_for_python_runs(surroundings):
+def test_examples_run_in_the_order_of_the_page(surroundings):
+    """Those for curl, with the memory that the page stores as `$ID`; then, beside what they made, the one in Python."""
+    script = "\n".join(text for text in EXAMPLES if "create_api_key" not in text)
+    program = ["bash", "-euc", script.replace("curl -s", "curl -s --fail-with-body")]
+    done = subprocess.run(program, env=surroundings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"error": "' not in done.stdout
+    assert '"superseded_by": {"id": ' in done.stdout
     (example,) = [text for kind, text in BLOCKS if kind == "python"]
     done = subprocess.run(
         [sys.executable, "-c", example], env=surroundings, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("1 {'tea': 1} http://")
+    assert done.stdout.startswith("1 {'supper': 1} http://")

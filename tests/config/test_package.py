@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import mnemoscope
-from web import command
 
 ROOT = Path(mnemoscope.__file__).resolve().parent.parent
 TOOL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
@@ -46,18 +45,6 @@ def test_installed_command_runs_the_site_beside_it_with_the_data_of_the_user(tmp
     assert Path(home).is_relative_to(tmp_path)
     assert (words, Path(first)) == ("['up']", package / "site")
     assert run("up", folder=tmp_path, **user, MNEMOSCOPE_HOME="/srv/m").startswith("/srv/m ")
-
-
-@pytest.mark.parametrize(
-    ("root", "expected"),
-    [
-        pytest.param("lib/python3.11/site-packages/mnemoscope/site", "mnemoscope", id="installed"),
-        pytest.param("work/mnemoscope", "python manage.py", id="a checkout"),
-    ],
-)
-def test_messages_name_the_command_that_there_is(root, expected, tmp_path, settings):
-    settings.BASE_DIR = tmp_path / root
-    assert command._command() == expected
 
 
 def test_command_of_a_checkout_has_the_verbs_of_manage_py(tmp_path):
