@@ -236,7 +236,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         title=f"{heading}: {values}",
         status=values,
         heading=heading,
-        summary=f"{values} in {memories(page.total, at_least=page.at_least)}",
+        summary=f"{values} below" if crumbs else f"{values} in {memories(page.total, at_least=page.at_least)}",
         rows=rows,
         hidden=hidden_fields(query, rows, ()),
         search=listing.search,
@@ -318,7 +318,9 @@ def _matched(result: SearchResult, unified: UnifiedResult | None) -> str:
     took = f"{result.took_ms:,.0f} ms"
     if unified is not None:
         grouped = f"{unified.grouped:,} more {'is' if unified.grouped == 1 else 'are'} grouped under them · "
-        counted = f"facets count {memories(result.total, at_least=result.at_least)}: {result.matched_by} · {took}"
+        matching = memories(result.total, at_least=result.at_least)
+        # The results are the best of each kind; the facets are those of the memories alone, and of all of them.
+        counted = f"facets count {matching}, all that match: {result.matched_by} · {took}"
         return f"{grouped if unified.grouped else ''}{counted}"
     return f"{result.matched_by} · {took}" if result.matched_by else f"in {took}"
 

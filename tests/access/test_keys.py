@@ -187,6 +187,16 @@ def test_create_command_says_that_a_key_sees_every_project(capsys):
     assert ApiKey.objects.get().every_project
 
 
+def test_create_command_says_that_another_key_has_the_name(capsys):
+    call_command("create_api_key", "ci", verbosity=0)
+    assert "named 'ci' too" not in capsys.readouterr().err
+    call_command("create_api_key", "ci", verbosity=0)
+    newest = ApiKey.objects.latest("id")
+    assert (
+        f"Another key is named 'ci' too: commands take the prefix instead, {newest.prefix}" in capsys.readouterr().err
+    )
+
+
 def test_create_command_takes_a_day(capsys):
     command(capsys, "create_api_key", "ci", expires="2999-01-01")
     assert ApiKey.objects.get().expires_at == datetime(2999, 1, 1, tzinfo=UTC)

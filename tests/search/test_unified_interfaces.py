@@ -176,7 +176,7 @@ def test_legs_that_were_left_out_are_named_on_the_page(reader, monkeypatch, sett
 def test_the_mode_is_offered_and_the_facets_are_of_the_memories(reader):
     text = html_of(reader.get("/explore/?q=wheel&mode=unified"))
     assert '<option value="unified" selected>' in text
-    assert "facets count 5 memories: " in text
+    assert "facets count 5 memories, all that match: " in text
 
 
 def test_unified_search_shows_one_total_by_kind(reader):

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from access.keys import MAX_PER_MINUTE, NewKey, make_key
+from access.keys import MAX_PER_MINUTE, NewKey, live_keys, make_key
 from access.viewer import SCOPES, command_viewer
 from memories.models import Project
 from text.dates import since_span
@@ -50,6 +50,11 @@ class Command(BaseCommand):
             requests_per_minute=options["per_minute"],
             viewer=command_viewer(),
         )
+        if live_keys().filter(name=name).exclude(pk=new.key.pk).exists():
+            note = (
+                f"Another key is named {name!r} too: commands take the prefix instead, {new.key.prefix} for this one."
+            )
+            self.stderr.write(note, style_func=str)
         if options["verbosity"] > 0:
             self.stdout.write(_introduced(new))
             return
