@@ -36,9 +36,11 @@ from memories.queries import visible_to
 from memories.records import MemoryId
 from memories.services import MemoryNotFoundError, memory_restore, memory_version_restore
 from search.query import SearchQuery
+from search.result import HitDetail
+from search.run import run
 from search.similar import MAX_SIMILAR_TEXT, SimilarRequest, similar_memories, similar_to_text
 from web.command_line import command
-from web.params import Params, QueryError, Text, Value
+from web.params import Params, QueryError, Text
 from web.validation import Problem
 
 

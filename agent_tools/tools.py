@@ -505,14 +505,6 @@ def _counts(facets: Iterable[Facet], result: SearchResult) -> dict[str, Any]:
     return {"facets": counts} | ({"facet_notes": notes} if notes else {})
 
 
-def hidden_line(result: SearchResult) -> dict[str, str]:
-    if not result.hidden:
-        return {}
-    more = number(result.hidden, at_least=result.hidden_at_least)
-    match = "matches" if more == "1" else "match"
-    return {"hidden": f'{more} more {match} in other states: state=["archived", "superseded"] to see'}
-
-
 def filters_line(query: SearchQuery) -> dict[str, Any]:
     """The query as it was understood."""
     applied = {key: joined(value) if isinstance(value, list) else value for key, value in query.applied().items()}

@@ -47,8 +47,11 @@ class FigureReply(Reply):
 
 
 class ExampleReply(Reply):
+    """A memory that changes."""
+
     id: int
     title: str
+    lines: list[LineReply] = Field(description="What changes in it, for operations on chosen memories.")
 
 
 class PlanReply(Reply):
@@ -61,6 +64,8 @@ class PlanReply(Reply):
     lines: list[LineReply]
     figures: list[FigureReply]
     memories: int = Field(description="Number of memories that it changes.")
+    unchanged: int = Field(description="Number of chosen memories that stay as they are.")
+    not_writable: int = Field(description="Number of matching memories that the key may not change, and that stay.")
     examples: list[ExampleReply]
     token: str = Field(description="Send it to execute exactly this plan; if the plan has changed, nothing is done.")
 
@@ -109,7 +114,8 @@ _OPERATIONS: dict[type[Operation], str] = {
     Alias: "Add and remove other names of a term.",
     Split: "Make a new term of some of the memories of another one, chosen by a query or by their ids.",
     Relate: "Relate two categories, concepts or entities, correct a relationship of entities, or end either.",
-    Retag: "Change tags, categories, concepts or entities of all memories that match. It needs the token of a dry run.",
+    Retag: "Change tags, categories, concepts, entities or the state of the memories that match a query or are named by"
+    " id, or merge duplicates. It needs the token of a dry run, and can be undone as a whole.",
     Forget: "Delete all memories that match a query. It needs the token of a dry run, and can be undone as a whole.",
 }
 # The address of an operation on memories that is not a curator's.
@@ -178,7 +184,7 @@ def undo(request: ApiRequest, curation_id: int) -> CurationReply:
 
 
 def _apply(request: ApiRequest, operation: Operation) -> Answer:
-    viewer = request.viewer
+    viewer = allowed(request, operation.scope)
     if isinstance(operation, _PREVIEWED) and not (operation.dry_run or operation.token):
         raise ApiError(
             422,

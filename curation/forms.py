@@ -1,6 +1,6 @@
 """The forms of the pages, one for each operation. The operation's model, shared with the API, validates them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from curation.queries import TermNotFoundError, not_found_message
 from curation.schemas import Alias, Merge, Move, Operation, Relate, Rename, Retag, Split
 from curation.services import Applied, CurationBusyError, PlanChangedError, curation_apply, curation_plan
 from curation.working_copy import CurationRefusedError, TermRef
+from explorer.memory_edit import completed
 from web.admin import Lines
 from web.validation import reasons
 
@@ -21,8 +22,10 @@ CONCEPT_RELATIONS = (
     ("narrower", "narrower than this"),
     ("related", "related to this"),
 )
+# The memories to edit: their numbers, or `all` that match; and the part of the form to begin with.
+CHOICE = ("memory", "take", "do")
 # Submitted values that are not fields.
-_NOT_FIELDS = {"csrfmiddlewaretoken", "query", "token"}
+_NOT_FIELDS = {"csrfmiddlewaretoken", "query", "token", *CHOICE}
 
 
 def _lines_field(label: str, help_text: str = "One per line.") -> Lines:
@@ -30,9 +33,8 @@ def _lines_field(label: str, help_text: str = "One per line.") -> Lines:
 
 
 def _term_field(label: str, **more: Any) -> forms.CharField:
-    """A field for the name of a term, with suggestions by the browser."""
-    attributes = {"list": "terms", "autocomplete": "off", "spellcheck": "false"}
-    return forms.CharField(label=label, max_length=1_600, widget=forms.TextInput(attrs=attributes), **more)
+    """A field for the name of a term of the form's kind."""
+    return forms.CharField(label=label, max_length=1_600, widget=forms.TextInput(attrs=completed("")), **more)
 
 
 class OperationForm(forms.Form):
@@ -45,6 +47,9 @@ class OperationForm(forms.Form):
     def __init__(self, data: Mapping[str, Any] | None, kind: str, term: str) -> None:
         self.kind, self.term = kind, term
         super().__init__(data, auto_id=f"{self.operation_class.verb}-%s", prefix=None)
+        for field in self.fields.values():
+            if field.widget.attrs.get("data-complete") == "":
+                field.widget.attrs["data-complete"] = kind
 
     @property
     def verb(self) -> str:
@@ -141,23 +146,60 @@ class RelateForm(OperationForm):
             self.fields["how"] = forms.CharField(initial="related", widget=forms.HiddenInput())
 
 
-class RetagForm(OperationForm):
-    """An operation on all memories that match a query; `term` is the query."""
+class _Repeated(forms.Textarea):
+    """A text of lines, or several fields of the same name."""
 
-    operation_class, legend = Retag, "Retag"
-    add_tags = _lines_field("Add tags")
-    remove_tags = _lines_field("Remove tags")
-    add_categories = _lines_field("Add categories")
-    remove_categories = _lines_field("Remove categories")
-    add_concepts = _lines_field("Add concepts")
-    remove_concepts = _lines_field("Remove concepts")
-    add_entities = _lines_field("Add entities", "One per line, such as person:Ada.")
-    remove_entities = _lines_field("Remove entities")
-    set_category = _term_field("Set the category", required=False, help_text="Replaces all categories.")
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
+        return "\n".join(data.getlist(name)) if hasattr(data, "getlist") else data.get(name)
+
+
+def _names_field(kind: str, label: str) -> Lines:
+    attributes = completed(kind, rows=2, placeholder="One per line") | {"data-many": ""}
+    return Lines(required=False, label=label, widget=_Repeated(attrs=attributes))
+
+
+def _removal_field(label: str) -> Lines:
+    return Lines(required=False, label=label, widget=_Repeated())
+
+
+class RetagForm(OperationForm):
+    """An operation on chosen memories, or on all that match a query."""
+
+    operation_class, legend = Retag, "Edit"
+    add_tags = _names_field("tag", "Add tags")
+    remove_tags = _removal_field("Remove tags")
+    set_category = forms.CharField(
+        required=False,
+        max_length=1_600,
+        label="Put into one category only",
+        widget=forms.TextInput(attrs=completed("category")),
+    )
+    add_categories = _names_field("category", "Add categories")
+    remove_categories = _removal_field("Remove categories")
+    add_concepts = _names_field("concept", "Add concepts")
+    remove_concepts = _removal_field("Remove concepts")
+    add_entities = _names_field("entity", "Add entities")
+    remove_entities = _removal_field("Remove entities")
+    set_state = forms.ChoiceField(
+        required=False,
+        label="State",
+        choices=(("", "Leave as it is"), ("archived", "Archive"), ("active", "Restore archived and deleted ones")),
+    )
+    merge_into = forms.IntegerField(required=False, label="Keep")
+    reason = forms.CharField(required=False, max_length=1_000, label="Why, for the history")
+
+    def __init__(self, data: Mapping[str, Any] | None, query: str, memories: Sequence[int] = ()) -> None:
+        self.memories = list(memories)
+        super().__init__(data, "memory", query)
 
     def arguments(self) -> dict[str, Any]:
-        return {"query": self.term, **self.cleaned_data}
+        chosen = {"memories": self.memories} if self.memories else {"query": self.term}
+        given = {name: value or None if name in _NOT_EMPTY else value for name, value in self.cleaned_data.items()}
+        return {**chosen, **given}
 
+
+# Fields that are left empty mean that nothing is asked.
+_NOT_EMPTY = {"set_state", "merge_into"}
 
 FORMS: dict[str, type[OperationForm]] = {
     form.operation_class.verb: form for form in (RenameForm, MergeForm, MoveForm, AliasForm, SplitForm, RelateForm)

@@ -1,6 +1,6 @@
 """The curations that changed a memory, for its history."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -9,13 +9,14 @@ from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from curation.models import Curation, CurationChange
 from curation.tables import fetch, load_json
+from memories.changes import kind_of_values
 from memories.history import LinkChange, RawEvent, maker_of
 
 Action = CurationChange.Action
 Kind = MemoryChange.Kind
 
 _MOST = 1_000
-_KINDS = {"merge": Kind.MERGED, "forget": Kind.DELETED}
+_STATE_COLUMNS = ("state", "state_reason", "superseded_by_id")
 # curationchange_memory_gin. Of rows that list thousands of memories, only those of this one leave the database.
 _CHANGES = """
 SELECT curation_id, "table", action, source_id, target_id,
@@ -79,7 +80,8 @@ def _event(curation: Curation, changes: Sequence[Any], title: str) -> RawEvent:
             before["tags"], after["tags"] = rows_before[0][1], rows_after[0][1]
             continue
         if action == Action.STATE:
-            for place, name in enumerate(("state", "state_reason"), 1):
+            # Journals of earlier versions have no successors.
+            for place, name in enumerate(_STATE_COLUMNS[: len(rows_after[0]) - 1], 1):
                 before[name], after[name] = rows_before[0][place], rows_after[0][place]
             continue
         removed = [source_id] if action == Action.RELINK else [row[1] for row in rows_before]
@@ -88,7 +90,7 @@ def _event(curation: Curation, changes: Sequence[Any], title: str) -> RawEvent:
             plural = VOCABULARIES[table].plural
             known = links.get(plural, LinkChange())
             links[plural] = LinkChange((*known.removed, *removed), (*known.added, *added))
-    kind = _KINDS.get(curation.verb, Kind.RETAGGED)
+    kind = Kind.MERGED if curation.verb == "merge" else _kind_of(before, after)
     return RawEvent(
         id=f"curation-{curation.pk}",
         at=curation.at,
@@ -103,11 +105,16 @@ def _event(curation: Curation, changes: Sequence[Any], title: str) -> RawEvent:
     )
 
 
+def _kind_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> Kind:
+    is_same = before.get("state") == after.get("state")
+    return kind_of_values(before.get("state"), None if is_same else after["state"], ("tags",))
+
+
 def _undone(event: RawEvent, at: datetime, undo: AuditEvent | None) -> RawEvent:
     return RawEvent(
         id=f"{event.id}-undone",
         at=at,
-        kind=(Kind.RESTORED if event.kind == Kind.DELETED else Kind.RETAGGED).value,
+        kind=_kind_of(event.after, event.before).value,
         by=maker_of(undo) if undo else "",
         door=undo.door if undo else event.door,
         reason=f"Undone: {event.reason}" if event.reason else "Undone.",

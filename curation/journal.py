@@ -24,7 +24,7 @@ from curation.tables import (
     read_rows,
     update_rows,
 )
-from curation.working_copy import Relink, RowChange, TableRow
+from curation.working_copy import Relink, RowChange, StateChange, TableRow
 
 Action = CurationChange.Action
 
@@ -214,34 +214,38 @@ class Journal:
         ids = [memory_id for memory_id, _ in before]
         self._record("memory", Action.TAG, memory_ids=ids, before=list(before), after=list(after))
 
-    def forget(self, memory_ids: Sequence[int], reason: str) -> None:
-        """Delete memories, a block in one statement."""
-        for start in range(0, len(memory_ids), BLOCK):
-            ids = list(memory_ids[start : start + BLOCK])
+    def set_state(self, change: StateChange) -> None:
+        """Set the state of memories, a block in one statement. Without a successor they keep the one they have."""
+        for start in range(0, len(change.memory_ids), BLOCK):
+            ids = list(change.memory_ids[start : start + BLOCK])
             before = read_states(ids)
-            after = [[memory_id, "deleted", reason] for memory_id, _, _ in before]
+            after = [[row[0], change.state, change.reason, change.successor_id or row[3]] for row in before]
             write_states(after)
             self._record("memory", Action.STATE, memory_ids=ids, before=before, after=after)
 
 
 def read_states(memory_ids: Sequence[int]) -> list[list[Any]]:
-    """Ids, states and reasons of memories, which are locked until the transaction ends."""
+    """Ids, states, reasons and successors of memories, which are locked until the transaction ends."""
     rows = fetch(
-        "SELECT id, state, state_reason FROM memories_memory WHERE id = ANY(%s) ORDER BY id FOR UPDATE",
+        "SELECT id, state, state_reason, superseded_by_id FROM memories_memory WHERE id = ANY(%s) ORDER BY id"
+        " FOR UPDATE",
         [list(memory_ids)],
     )
     return [list(row) for row in rows]
 
 
 def write_states(rows: Sequence[Sequence[Any]]) -> None:
-    """Set the states and reasons of memories."""
-    ids, states, reasons = zip(*rows, strict=True)
+    """Set the states, reasons and successors of memories."""
+    if not rows:
+        return
+    ids, states, reasons, successors = zip(*rows, strict=True)
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE memories_memory memory SET state = made.state, state_reason = made.reason, updated_at = now()"
-            " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, state, reason)"
+            "UPDATE memories_memory memory SET state = made.state, state_reason = made.reason,"
+            " superseded_by_id = made.successor, updated_at = now()"
+            " FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[]) AS made (id, state, reason, successor)"
             " WHERE memory.id = made.id",
-            [list(ids), list(states), list(reasons)],
+            [list(ids), list(states), list(reasons), list(successors)],
         )
 
 

@@ -13,7 +13,7 @@ from categories.kinds import VOCABULARIES
 from categories.local_texts import known_terms
 from categories.paths import PathError, parse_path
 from categories.queries import tags_now
-from curation import category_edits, term_edits, text_edits
+from curation import category_edits, memory_edits, term_edits, text_edits
 from curation.queries import (
     OTHERS_USE_IT,
     broader_concepts,
@@ -33,11 +33,15 @@ from curation.queries import (
 from curation.schemas import Alias, Create, Edit, Forget, Merge, Move, Operation, Relate, Rename, Retag, Split
 from curation.tables import fetch
 from curation.term_edits import clean_tag
-from curation.working_copy import CurationRefusedError, Relink, TableRow, TermRef, WorkingCopy
+from curation.working_copy import CurationRefusedError, Relink, StateChange, TableRow, TermRef, WorkingCopy
 from memories.models import Memory
 from memories.queries import visible_to
 from memories.records import DEFAULT_ENTITY_TYPE, slug_name
 from search.query import SearchQuery
+from text.formatting import memories as memories_label
+
+# Memories that one operation may change: some ten seconds, in which nobody else can write.
+MOST_MEMORIES = 20_000
 
 
 def apply_operation(operation: Operation, viewer: Viewer) -> tuple[str, WorkingCopy]:
@@ -367,35 +371,61 @@ def _forget(operation: Forget, viewer: Viewer) -> tuple[str, WorkingCopy]:
     if not query.text and query == query.without_filters():
         # Such as a page size or a sort order alone.
         raise CurationRefusedError("The query would delete all memories: give a text or a filter.", "query")
-    chosen = _matches_within(viewer.writable_project_ids, query, viewer)
+    chosen, not_writable = _writable(_found(query, viewer), viewer)
+    if not_writable:
+        raise CurationRefusedError(
+            "You can read but not write some of these projects: narrow the query by project=….", "query"
+        )
     there = Memory.objects.filter(pk__in=chosen).exclude(state=Memory.State.DELETED)
     ids = tuple(there.order_by("pk").values_list("pk", flat=True))
     if not ids:
         raise CurationRefusedError("All memories that match are deleted already.", "query")
-    return "memory", WorkingCopy({}, title=f"Deleted all memories that match {query.querystring()}", forgotten=ids)
+    copy = WorkingCopy({}, title=f"Deleted all memories that match {query.querystring()}", chosen=chosen)
+    copy.state_changes.append(StateChange(ids, Memory.State.DELETED.value, operation.reason))
+    return "memory", copy
 
 
-def _matches_within(projects: frozenset[int] | None, query: SearchQuery, viewer: Viewer) -> tuple[int, ...]:
-    """The memories that match a query. Refuses if there are none, and if one is in another project than these."""
-    ids = tuple(matching_ids(query, viewer))
-    if not ids:
-        raise CurationRefusedError("No memory matches the query.", "query")
-    if projects is not None and not set(projects_of(ids)) <= projects:
-        raise CurationRefusedError(
-            "You can read but not change some of these projects: narrow the query by project=….",
-            "query",
-        )
-    return ids
+def _found(query: SearchQuery, viewer: Viewer) -> list[int]:
+    """The memories that match a query. Refuses if there are none."""
+    if found := matching_ids(query, viewer, MOST_MEMORIES):
+        return found
+    raise CurationRefusedError("No memory matches the query.", "query")
+
+
+def _writable(memory_ids: Collection[int], viewer: Viewer) -> tuple[tuple[int, ...], int]:
+    """Those of visible memories that the viewer may write, in order, and the number of the others."""
+    if viewer.writable_project_ids is None:
+        return tuple(sorted(memory_ids)), 0
+    memories = Memory.objects.filter(pk__in=memory_ids, project_id__in=viewer.writable_project_ids)
+    writable = tuple(memories.order_by("pk").values_list("pk", flat=True))
+    return writable, len(memory_ids) - len(writable)
 
 
 def _retag(operation: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    query = parse_query(operation.query)
-    ids = _matches_within(viewer.curated_project_ids, query, viewer)
-    copy = WorkingCopy({})
-    for kind, sources, target in _retag_links(operation, viewer, ids):
-        copy.relinks.append(Relink(kind, sources, target, ids))
-    shown = query.querystring()
-    copy.title = f"Retagged all memories that match {shown}" if shown else "Retagged all memories"
+    if operation.query is None:
+        ids = set(operation.memories)
+        found = list(visible_to(viewer).filter(pk__in=ids).values_list("pk", flat=True))
+        which = memories_label(len(ids)) if len(ids) > 1 else f"#{operation.memories[0]}"
+        if not found:
+            raise CurationRefusedError("There are no such memories that you can see.", "memories")
+    else:
+        query = parse_query(operation.query)
+        found = _found(query, viewer)
+        shown = query.querystring()
+        which = f"all memories that match {shown}" if shown else "all memories"
+    chosen, not_writable = _writable(found, viewer)
+    if not chosen:
+        raise CurationRefusedError("You can read these memories, but change none of them.", "query")
+    copy = WorkingCopy({}, chosen=chosen, not_writable=not_writable)
+    if operation.merge_into is not None:
+        memory_edits.memories_merge(copy, chosen, operation.merge_into, operation.reason)
+        return "memory", copy
+    for kind, sources, target in _retag_links(operation, viewer, chosen):
+        copy.relinks.append(Relink(kind, sources, target, chosen))
+    if operation.set_state is not None:
+        memory_edits.memories_set_state(copy, chosen, operation.set_state, operation.reason)
+    verb = "Retagged" if copy.relinks else {"active": "Restored", "archived": "Archived"}[str(operation.set_state)]
+    copy.title = f"{verb} {which}"
     return "memory", copy
 
 

@@ -1,10 +1,12 @@
 """The contexts of the pages of curation: a term with its forms, a preview, the log."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.http import QueryDict
 from django.urls import reverse
 
 from access.viewer import Viewer
@@ -12,7 +14,8 @@ from categories.kinds import TERM_KINDS, VOCABULARIES
 from categories.local_texts import TermTexts, texts_of
 from categories.models import Category, Entity
 from categories.queries import aliases_of_tags
-from curation.forms import OperationForm, forms_of, term_name
+from curation.forms import OperationForm, RetagForm, forms_of, term_name
+from curation.memory_edits import MOST_MERGED
 from curation.models import Curation
 from curation.plan import Plan
 from curation.queries import (
@@ -22,22 +25,22 @@ from curation.queries import (
     visible_relationships,
     visible_terms,
 )
-from curation.working_copy import TermRef
-from explorer.links import Link, explore_url, filter_url
+from curation.working_copy import PlanLine, TermRef
+from explorer.links import Link, explore_url, filter_url, memory_url
 from explorer.page import Notice, problem_notices
 from explorer.sidebar import HiddenField, form_fields
-from search.facets import FACET
+from memories.models import Memory
+from memories.queries import visible_to
+from search.facets import Facet
 from search.query import SearchQuery
 from search.result import HitDetail
 from search.run import run
+from text.formatting import day_label, number, plural
 from text.formatting import memories as memories_label
-from text.formatting import number
 from text.titles import plain_title
 from web.validation import Problem
 
 PAGE_SIZE = 50
-# Terms that the browser suggests while typing.
-MAX_TERM_OPTIONS = 300
 SHOWN_LINES = 60
 SHOWN_RELATIONS = 30
 
@@ -53,7 +56,16 @@ class TermPage:
     explore_url: str
     facts: tuple[tuple[str, str], ...]
     forms: tuple[OperationForm, ...]
-    term_options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownExample:
+    """A memory that changes, with the values before and after."""
+
+    id: str
+    title: str
+    url: str
+    lines: tuple[PlanLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +77,11 @@ class PlanPage:
     heading: str
     """How many memories change, and how many of them a search does not show."""
     figures: tuple[str, ...]
+    staying: str
+    """How many of the chosen memories stay as they are, and why."""
     lines: tuple[Any, ...]
     more_lines: int
-    examples: tuple[Link, ...]
+    examples: tuple[ShownExample, ...]
     pairs: tuple[tuple[str, str], ...]
     url: str
     back_url: str
@@ -76,18 +90,58 @@ class PlanPage:
 
 
 @dataclass(frozen=True, slots=True)
-class RetagPage:
-    """The memories that match a query, and the form that retags them."""
+class HeldTerm:
+    """A term that some of the chosen memories have, with their number."""
 
+    label: str
+    value: str
     count: str
+    is_removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EditPart:
+    """The fields for one kind of term. `set` replaces all terms, if the kind has such a field."""
+
+    kind: str
+    label: str
+    is_open: bool
+    held: tuple[HeldTerm, ...]
+    remove_name: str
+    add: Any
+    set: Any
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMemory:
+    """A memory that may stay when the others are merged into it."""
+
+    id: int
+    title: str
+    note: str
+    url: str
+    is_kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RetagPage:
+    """Chosen memories, and the form that edits them. Without a form the choice could not be read."""
+
+    heading: str
+    which: str
     search_query: str
     notices: tuple[Notice, ...]
     form: OperationForm | None
     """None if a parameter could not be read: without it, too many memories would match."""
+    parts: tuple[EditPart, ...]
+    state_is_open: bool
+    kept: tuple[KeptMemory, ...]
+    """The memories to choose from, if few enough are chosen to be merged."""
+    merge_is_open: bool
+    samples: tuple[Link, ...]
     pairs: tuple[HiddenField, ...]
     url: str
     back_url: str
-    term_options: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +184,6 @@ def term_page(kind: str, ref: TermRef, viewer: Viewer, forms: list[OperationForm
         explore_url=filter_url(kind, value),
         facts=tuple((name, text) for name, text in _facts(kind, ref, viewer) if text),
         forms=tuple(forms or forms_of(kind, ref)),
-        term_options=term_options(kind, viewer),
     )
 
 
@@ -166,13 +219,6 @@ def _relationship_labels(entity: Entity, viewer: Viewer) -> list[str]:
     return [f"{fact.relationship_type} {fact.target}" for fact in facts[:SHOWN_RELATIONS]]
 
 
-def term_options(kind: str, viewer: Viewer) -> tuple[str, ...]:
-    """The terms of a kind with the most visible memories."""
-    answer = run(SearchQuery(), viewer, include_facets=True, facet_limit=MAX_TERM_OPTIONS, detail=HitDetail.NONE)
-    facet = next((facet for facet in answer.facets or () if facet.key == kind), None)
-    return tuple(str(value.value) for value in facet.values if value.value) if facet and kind in FACET else ()
-
-
 def plan_page(
     plan: Plan, pairs: list[tuple[str, str]], *, url: str, back_url: str, back_label: str, changed: bool = False
 ) -> PlanPage:
@@ -183,8 +229,14 @@ def plan_page(
         figures=tuple(_figure(figure) for figure in plan.figures if figure.moved or figure.collapsed)[:SHOWN_LINES],
         lines=plan.lines[:SHOWN_LINES],
         more_lines=max(0, len(plan.lines) - SHOWN_LINES),
+        staying=_staying(plan),
         examples=tuple(
-            Link(plain_title(example.title) or f"#{example.id}", reverse("explorer:memory", args=[example.id]))
+            ShownExample(
+                f"#{example.id}",
+                plain_title(example.title) or f"Memory {example.id}",
+                memory_url(example.id),
+                example.lines,
+            )
             for example in plan.examples
         ),
         pairs=(*((key, value) for key, value in pairs if key != "token"), ("token", plan.token)),
@@ -195,24 +247,135 @@ def plan_page(
     )
 
 
+def _staying(plan: Plan) -> str:
+    parts = []
+    if plan.unchanged:
+        parts.append(f"{memories_label(plan.unchanged)} {'needs' if plan.unchanged == 1 else 'need'} no change")
+    if plan.not_writable:
+        what = "is of a project" if plan.not_writable == 1 else "are of projects"
+        stay = "stays" if plan.not_writable == 1 else "stay"
+        parts.append(
+            f"{memories_label(plan.not_writable)} {what} that you may read but not write, and {stay} unchanged"
+        )
+    return f"{'; '.join(parts)}." if parts else ""
+
+
 def _plan_heading(plan: Plan) -> str:
     changing = f"{memories_label(plan.memories)} {'changes' if plan.memories == 1 else 'change'}"
     hidden = f", {number(plan.hidden)} of them archived, superseded or deleted" if plan.hidden else ""
     return f"{changing}{hidden}" if plan.memories else "No memory changes"
 
 
-def retag_page(query: SearchQuery, form: OperationForm, viewer: Viewer, problems: Iterable[Problem]) -> RetagPage:
-    """The page to retag all memories that match a query. With problems it only names them."""
+_PARTS = {"tag": "Tags", "category": "Category", "concept": "Concepts", "entity": "Entities"}
+_HELD_SHOWN = 12
+_SAMPLES = 5
+
+
+def retag_page(
+    query: SearchQuery,
+    memories: Sequence[int] | None,
+    form: RetagForm,
+    viewer: Viewer,
+    problems: Iterable[Problem],
+    begin: str = "",
+) -> RetagPage:
+    """The page that edits memories by number, or without numbers all that match. With problems it only names them."""
     notices = problem_notices(problems)
+    if memories is not None and not memories:
+        notices = (*notices, Notice("No memory is chosen: tick some, or take all that match.", is_error=True))
+    if notices:
+        return RetagPage(
+            "Edit memories", "", "", notices, None, (), False, (), False, (), (), "", back_url=explore_url(query)
+        )
+    if memories is None:
+        found = run(query.with_(page_size=_SAMPLES), viewer, include_facets=True, facet_limit=_HELD_SHOWN)
+        total, held = found.total, {facet.key: _held_by_match(facet) for facet in found.facets or ()}
+        titles = [(hit.id, hit.title_text) for hit in found.hits]
+        rows: list[Memory] = []
+    else:
+        rows = list(visible_to(viewer).filter(pk__in=memories).defer("content", "terms", "raw").order_by("-created_at"))
+        total, held = len(rows), _held_by(rows)
+        titles = [(row.pk, row.title) for row in rows[:_SAMPLES]]
+    begin = begin or _first_part(form)
     return RetagPage(
-        count="" if notices else memories_label(run(query, viewer, detail=HitDetail.NONE).total),
-        search_query=query.querystring(),
-        notices=notices,
-        form=None if notices else form,
-        pairs=form_fields(query),
+        heading=f"Edit {'' if memories is not None else 'all '}{memories_label(total)}",
+        which="All that match" if memories is None else "Chosen by hand",
+        search_query=query.querystring() if memories is None else "",
+        notices=(),
+        form=form,
+        parts=tuple(_edit_part(kind, form, held.get(kind, ()), begin) for kind in _PARTS),
+        state_is_open=begin == "state",
+        kept=_kept(rows, viewer) if 1 < len(rows) <= MOST_MERGED else (),
+        merge_is_open=begin == "merge",
+        samples=tuple(Link(plain_title(title) or f"#{pk}", memory_url(pk)) for pk, title in titles),
+        pairs=(*form_fields(query), *_choice_fields(memories)),
         url=reverse("curation:retag"),
         back_url=explore_url(query),
-        term_options=() if notices else term_options("category", viewer),
+    )
+
+
+def _choice_fields(memories: Sequence[int] | None) -> Iterable[HiddenField]:
+    if memories is not None:
+        yield HiddenField("take", "chosen")
+        yield from (HiddenField("memory", str(pk)) for pk in memories)
+
+
+def _first_part(form: RetagForm) -> str:
+    """The part of the form that has an error, else the tags."""
+    names = " ".join(form.errors) if form.is_bound else ""
+    if "merge_into" in names:
+        return "merge"
+    return next((kind for kind in (*_PARTS, "state") if _plural_of(kind) in names), "tag")
+
+
+def _plural_of(kind: str) -> str:
+    return VOCABULARIES[kind].plural if kind in VOCABULARIES else f"{kind}s"
+
+
+def _edit_part(kind: str, form: RetagForm, held: Iterable[tuple[str, str, int]], begin: str) -> EditPart:
+    name = _plural_of(kind)
+    removed = set(form.data.getlist(f"remove_{name}")) if isinstance(form.data, QueryDict) else set()
+    return EditPart(
+        kind=kind,
+        label=_PARTS[kind],
+        is_open=kind == begin,
+        held=tuple(HeldTerm(label, value, number(count), value in removed) for label, value, count in held),
+        remove_name=f"remove_{name}",
+        add=form[f"add_{name}"],
+        set=form["set_category"] if kind == "category" else None,
+    )
+
+
+def _held_by_match(facet: Facet) -> tuple[tuple[str, str, int], ...]:
+    """The values of a facet as label, name and number; of categories those that memories are in directly."""
+    rows = ((value, value.count if value.own_count is None else value.own_count) for value in facet.values)
+    held = [(value.label, value.canonical or value.value, count) for value, count in rows if count]
+    return tuple(sorted(held, key=lambda term: -term[2]))
+
+
+def _held_by(memories: Iterable[Memory]) -> dict[str, tuple[tuple[str, str, int], ...]]:
+    """The terms that memories have as label, name and number, the most frequent first, by kind."""
+    memories = list(memories)
+    tags = Counter(tag for memory in memories for tag in memory.tags)
+    found = {"tag": tuple((tag, tag, count) for tag, count in tags.most_common(_HELD_SHOWN))}
+    for kind, vocabulary in VOCABULARIES.items():
+        ids = Counter(pk for memory in memories for pk in getattr(memory, vocabulary.memory_column))
+        most = ids.most_common(_HELD_SHOWN)
+        names = labels(kind, [pk for pk, _ in most])
+        found[kind] = tuple((names[pk], f"#{pk}", count) for pk, count in most if pk in names)
+    return found
+
+
+def _kept(memories: Sequence[Memory], viewer: Viewer) -> tuple[KeptMemory, ...]:
+    return tuple(
+        KeptMemory(
+            memory.pk,
+            plain_title(memory.title) or f"Memory {memory.pk}",
+            f"{day_label(memory.created_at, viewer.timezone)}, {memory.state}, {plural(len(memory.tags), 'tag')}",
+            memory_url(memory.pk),
+            is_kept=place == 0,
+        )
+        for place, memory in enumerate(memories)
     )
 
 
@@ -229,6 +392,8 @@ _TO_DO = {
     "Stated:": "State:",
     "Retagged": "Retag",
     "Deleted": "Delete",
+    "Archived": "Archive",
+    "Restored": "Restore",
 }
 
 
@@ -238,6 +403,8 @@ def _to_do(title: str) -> str:
 
 
 def _figure(figure: Any) -> str:
+    if figure.kind == "state":
+        return f"{memories_label(figure.moved)} will be {figure.target}"
     kind = {"category": "in", "concept": "about", "entity": "naming", "tag": "tagged"}[figure.kind]
     if not figure.source:
         return f"{memories_label(figure.moved)} will be {kind} {figure.target}"

@@ -5,7 +5,7 @@ Applying an operation computes the plan again under the lock, and then executes 
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,7 +22,8 @@ from curation.queries import (
     visible_terms,
 )
 from curation.schemas import Operation
-from curation.working_copy import PlanLine, Relink, RowChange, TermRef, WorkingCopy
+from curation.working_copy import PlanLine, Relink, RowChange, TermRef, WorkingCopy, tags_after
+from memories.models import Memory
 from memories.queries import visible_to
 
 EXAMPLES = 5
@@ -30,7 +31,10 @@ EXAMPLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The number of links that move to the target, and of memories that had both links, which keep one."""
+    """The number of links that move to the target, and of memories that had both links, which keep one.
+
+    Of the kind `state` it is the number of memories that get the target as their state.
+    """
 
     kind: str
     source: str
@@ -41,8 +45,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Example:
+    """A memory that changes. `lines` are its changes, for operations on chosen memories."""
+
     id: int
     title: str
+    lines: tuple[PlanLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,10 @@ class Plan:
     memories: int = 0
     hidden: int = 0
     """The number of these memories that a search does not show unless it selects their state."""
+    unchanged: int = 0
+    """The number of chosen memories that stay as they are."""
+    not_writable: int = 0
+    """The number of matching memories that the viewer may not write, which also stay."""
     examples: tuple[Example, ...] = ()
     token: str = ""
 
@@ -81,7 +92,10 @@ def prepare(operation: Operation, viewer: Viewer) -> PreparedOperation:
     relinks = tuple(copy.relinks)
     changes = tuple(copy.changes())
     memory_ids = tuple(_changed_memory_ids(kind, copy, relinks))
-    figures = tuple(figure for relink in relinks for figure in _figures(relink, copy))
+    figures = (
+        *(Figure("state", "", change.state, len(change.memory_ids), 0) for change in copy.state_changes),
+        *(figure for relink in relinks for figure in _figures(relink, copy)),
+    )
     plan = Plan(
         verb=operation.verb,
         kind=kind,
@@ -90,8 +104,10 @@ def prepare(operation: Operation, viewer: Viewer) -> PreparedOperation:
         figures=figures,
         memories=len(memory_ids),
         hidden=hidden_among(memory_ids),
-        examples=tuple(_examples(memory_ids, viewer)),
-        token=_token(operation, changes, relinks, memory_ids, figures),
+        unchanged=max(0, len(copy.chosen) - len(memory_ids)),
+        not_writable=copy.not_writable,
+        examples=tuple(_examples(memory_ids, viewer, copy)),
+        token=_token(operation, changes, relinks, memory_ids, figures, copy.state_changes, [copy.not_writable]),
     )
     return PreparedOperation(plan, kind, changes, relinks, memory_ids, copy)
 
@@ -108,7 +124,7 @@ def _plain(item: Any) -> Any:
 
 def _changed_memory_ids(kind: str, copy: WorkingCopy, relinks: tuple[Relink, ...]) -> list[int]:
     """Ids of the memories whose links, tags or facet columns would change."""
-    ids: set[int] = set(copy.forgotten)
+    ids = {memory_id for change in copy.state_changes for memory_id in change.memory_ids}
     for relink in relinks:
         if relink.memory_ids is None:
             ids.update(linked_ids(relink.kind, relink.sources))
@@ -175,8 +191,61 @@ def _is_new(ref: TermRef) -> bool:
     return isinstance(ref, int) and ref < 0
 
 
-def _examples(memory_ids: tuple[int, ...], viewer: Viewer) -> Iterable[Example]:
-    """The newest visible memories."""
+def _examples(memory_ids: tuple[int, ...], viewer: Viewer, copy: WorkingCopy) -> Iterable[Example]:
+    """The newest visible memories, with what changes in them."""
     newest = visible_to(viewer).filter(pk__in=memory_ids[-10_000:]).order_by("-created_at", "-pk")
-    for pk, title in newest.values_list("pk", "title")[:EXAMPLES]:
-        yield Example(pk, title)
+    shown = list(newest.defer("content", "terms", "raw")[:EXAMPLES])
+    names = _names_of_links(shown, copy) if copy.chosen else {}
+    for memory in shown:
+        yield Example(memory.pk, memory.title, tuple(_lines_of(memory, copy, names)) if copy.chosen else ())
+
+
+def _names_of_links(memories: Iterable[Memory], copy: WorkingCopy) -> dict[str, dict[TermRef, str]]:
+    """The labels of all terms that the memories have or get, by kind."""
+    found: dict[str, dict[TermRef, str]] = {}
+    for kind in {relink.kind for relink in copy.relinks} - {"tag"}:
+        ids = {ref for memory in memories for ref in getattr(memory, VOCABULARIES[kind].memory_column)}
+        ids |= {relink.target for relink in copy.relinks if relink.kind == kind and relink.target is not None}
+        found[kind] = _names(kind, list(ids), copy)
+    return found
+
+
+def _lines_of(memory: Memory, copy: WorkingCopy, names: Mapping[str, Mapping[TermRef, str]]) -> Iterable[PlanLine]:
+    """The changes of a memory: its state, its tags, its links."""
+    for change in copy.state_changes:
+        if memory.pk in change.memory_ids:
+            by = f" by #{change.successor_id}" if change.successor_id else ""
+            yield PlanLine("state", memory.state, f"{change.state}{by}")
+    for kind in ("tag", *VOCABULARIES):
+        steps = [
+            relink
+            for relink in copy.relinks
+            if relink.kind == kind and (relink.memory_ids is None or memory.pk in relink.memory_ids)
+        ]
+        if not steps:
+            continue
+        if kind == "tag":
+            before, after, plural = list(memory.tags), tags_after(memory.tags, steps), "tags"
+        else:
+            before, after, plural = _links_of(memory, kind, steps, names[kind])
+        if before != after:
+            yield PlanLine(plural, ", ".join(before), ", ".join(after))
+
+
+def _links_of(
+    memory: Memory, kind: str, steps: Sequence[Relink], names: Mapping[TermRef, str]
+) -> tuple[list[str], list[str], str]:
+    """The names of a memory's terms of a kind before and after, and the plural of the kind."""
+    vocabulary = VOCABULARIES[kind]
+    before: list[int] = getattr(memory, vocabulary.memory_column)
+    after: dict[TermRef, None] = dict.fromkeys(before)
+    for step in steps:
+        has_source = not step.sources or any(source in after for source in step.sources)
+        after = {ref: None for ref in after if ref not in step.sources}
+        if step.target is not None and has_source:
+            after[step.target] = None
+    return (
+        [names.get(ref, f"#{ref}") for ref in before],
+        [names.get(ref, f"#{ref}") for ref in after],
+        vocabulary.plural,
+    )

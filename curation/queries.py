@@ -272,8 +272,11 @@ def parse_query(text: str) -> SearchQuery:
         raise CurationRefusedError("That is no query string.", "query") from error
 
 
-def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
-    """Ids of all memories that match a query, from Postgres itself: a derived index may lag behind it."""
+def matching_ids(query: SearchQuery, viewer: Viewer, most: int | None = None) -> list[int]:
+    """Ids of all memories that match a query, from Postgres itself: a derived index may lag behind it.
+
+    Refuses more than `most`.
+    """
     engine = PostgresEngine()
     resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
     if resolved.unknown:
@@ -287,6 +290,12 @@ def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
     if summary.truncated:
         raise CurationRefusedError(
             "More may match than are looked at by meaning: add a filter, or mode=keyword, so that it is clear which.",
+            "query",
+        )
+    if most is not None and summary.total > most:
+        raise CurationRefusedError(
+            f"{summary.total:,} memories match, and at most {most:,} can be changed at once: narrow the query, such as"
+            " by project or by dates, and do it in several steps.",
             "query",
         )
     if not summary.total:

@@ -46,6 +46,8 @@ Query = Annotated[
     AfterValidator(_storable),
 ]
 
+Reason = Annotated[str, Field(max_length=1_000), AfterValidator(_storable)]
+
 
 class Operation(BaseModel):
     """The arguments of every operation."""
@@ -53,6 +55,7 @@ class Operation(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     verb: ClassVar[str]
+    scope: ClassVar[str] = "curate"
     dry_run: bool = Field(False, description="Only tell what would happen.")
     token: Annotated[str, Field(max_length=100)] = Field(
         "", description="The token of a plan: exactly that plan is executed; if it has changed, nothing is done."
@@ -242,12 +245,11 @@ class Forget(Operation):
     """Delete all memories that match a query. They can be restored together, by its undo, or one by one."""
 
     verb = "forget"
+    scope = "write"
     query: Query = Field(
         description="A query string as on the explore page. As there, it finds active and proposed memories by default."
     )
-    reason: Annotated[str, Field(max_length=1_000), AfterValidator(_storable)] = Field(
-        "", description="Why, for the memories and the audit trail."
-    )
+    reason: Reason = Field("", description="Why, for the memories and the audit trail.")
 
     @model_validator(mode="after")
     def _is_narrowed(self) -> "Forget":
@@ -257,10 +259,14 @@ class Forget(Operation):
 
 
 class Retag(Operation):
-    """Change the tags, categories, concepts or entities of all memories that match a query."""
+    """Change many memories: their tags, categories, concepts, entities and state; or merge duplicates into one."""
 
     verb = "retag"
-    query: Query = Field(description="A query string as on the explore page; empty means all memories.")
+    scope = "write"
+    query: Query | None = Field(
+        None, description="All that match this query string, as on the explore page; empty means all memories."
+    )
+    memories: MemoryIds = Field([], description="These memories, instead of a query.")
     add_tags: Annotated[list[Name], Field(max_length=MAX_NAMES)] = []
     remove_tags: Annotated[list[Name], Field(max_length=MAX_NAMES)] = []
     set_category: Annotated[str, Field(max_length=1_600), AfterValidator(_storable)] = Field(
@@ -272,12 +278,30 @@ class Retag(Operation):
     remove_concepts: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = []
     add_entities: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = []
     remove_entities: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = []
+    set_state: Literal["active", "archived"] | None = Field(
+        None, description="`archived` archives them; `active` restores archived and deleted ones."
+    )
+    merge_into: Annotated[int, Field(ge=1, lt=2**63)] | None = Field(
+        None,
+        description="Of duplicates in one project: the memory that supersedes the others, and gets their tags,"
+        " categories, concepts and entities.",
+    )
+    reason: Reason = Field("", description="Why, for a change of the state.")
 
     @model_validator(mode="after")
     def _changes_something(self) -> "Retag":
-        named = self.arguments().keys() - {"query"}
+        if (self.query is None) == (not self.memories):
+            raise refuse("query, memories: choose the memories either by a query or by their ids")
+        named = self.arguments().keys() - {"query", "memories", "reason"}
         if not named:
             raise refuse("add_tags: name what to add, set or remove")
         if self.set_category and (self.add_categories or self.remove_categories):
             raise refuse("set_category: cannot be combined with adding or removing categories")
+        if self.merge_into is not None and len(named) > 1:
+            raise refuse("merge_into: cannot be combined with other changes")
         return self
+
+
+def scope_of(verb: str) -> str:
+    """The scope that an operation requires."""
+    return next(operation.scope for operation in Operation.__subclasses__() if operation.verb == verb)

@@ -1,7 +1,7 @@
 """Plan, apply and undo operations. Each is atomic, audited, exclusive, and recorded so that it can be undone."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from psycopg.errors import LockNotAvailable
 
 from access.audit import audit
 from access.limits import Buckets
+from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.models import MadeBy, Relationship
@@ -30,15 +31,15 @@ from curation.queries import (
     visible_curation,
     visible_curations,
 )
-from curation.schemas import Create, Forget, Operation, Rename, Split
+from curation.schemas import Create, Forget, Operation, Rename, Split, scope_of
 from curation.undo import UndoRefusedError, revert
-from curation.working_copy import CurationRefusedError, Relink, TermRef
-from memories.changes import Kind, changes_record_many
+from curation.working_copy import CurationRefusedError, Relink, StateChange, TermRef, tags_after
+from memories.changes import Kind, changes_record_many, kind_of_values
+from memories.models import Memory
 from memories.storage import corpus_bump, outbox_stamp
+from search.facets import DEFAULT_STATES
 from web.errors import Refusal
 
-# The kinds of change by verb; others change tags and links.
-_KINDS = {"merge": Kind.MERGED, "forget": Kind.DELETED}
 # The new names that a curator of some projects may try, previews included.
 _NAMES_AN_HOUR = 240
 _names_tried = Buckets(seconds=3600)
@@ -82,7 +83,7 @@ class TooManyNamesTriedError(Refusal):
 
 
 class CurationForbiddenError(Refusal):
-    """The viewer lacks the scope curate."""
+    """The viewer lacks the scope of the operation."""
 
     status = 403
     code = "forbidden"
@@ -167,8 +168,8 @@ def _limit_names(operation: Operation, viewer: Viewer) -> None:
 
 
 def _require_scope(verb: str, viewer: Viewer) -> None:
-    """Writers, who may delete memories one by one, may delete many at once; all else is for curators."""
-    if ("write" if verb == Forget.verb else "curate") not in viewer.scopes:
+    """Writers, who may change and delete memories one by one, may do so with many; all else is for curators."""
+    if scope_of(verb) not in viewer.scopes:
         raise CurationForbiddenError
 
 
@@ -212,20 +213,37 @@ def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) ->
         moved = prepared.memory_ids if kind == prepared.kind else journal.relinked.get(kind, ())
         refresh_columns(kind, moved)
     _write_tags(prepared.relinks, journal)
-    if isinstance(operation, Forget):
-        journal.forget(prepared.working_copy.forgotten, operation.reason)
+    for change in prepared.working_copy.state_changes:
+        journal.set_state(change)
     curation.terms = sorted(_changed_terms(prepared, journal))
     curation.save(update_fields=["terms"])
     _refresh_search_terms(journal.term_ids(prepared.changes))
     after = {"title": plan.title, "memories": plan.memories, "arguments": curation.arguments}
     event = audit(viewer, f"curation_{plan.verb}", curation, after=after)
-    changes_record_many(event, _KINDS.get(plan.verb, Kind.RETAGGED), prepared.memory_ids)
+    _record_changes(event, prepared)
     outbox_stamp()
     corpus_bump()
     made = [
         MadeRow(table, pk) for (table, _), pk in journal.new_ids.items() if table in (*VOCABULARIES, "relationship")
     ]
     return Applied(curation, plan, tuple(made))
+
+
+def _record_changes(event: AuditEvent, prepared: PreparedOperation) -> None:
+    """Record the changed memories by kind: those that got another state, and those whose tags or links changed."""
+    by_state: dict[Kind, set[int]] = {}
+    for change in prepared.working_copy.state_changes:
+        by_state.setdefault(_kind_of_state(change), set()).update(change.memory_ids)
+    for kind, ids in by_state.items():
+        changes_record_many(event, kind, sorted(ids))
+    others = set(prepared.memory_ids).difference(*by_state.values())
+    changes_record_many(event, Kind.MERGED if prepared.plan.verb == "merge" else Kind.RETAGGED, sorted(others))
+
+
+def _kind_of_state(change: StateChange) -> Kind:
+    # Memories come back from a state that searches do not show.
+    before = Memory.State.ARCHIVED if change.state in DEFAULT_STATES else None
+    return kind_of_values(before, change.state, ())
 
 
 def _changed_terms(prepared: PreparedOperation, journal: Journal) -> Iterator[str]:
@@ -254,20 +272,6 @@ def _write_tags(relinks: Sequence[Relink], journal: Journal) -> None:
     changed = sorted(memory_id for memory_id, tags in after.items() if tags != before[memory_id])
     write_tags((memory_id, after[memory_id]) for memory_id in changed)
     journal.record_tags([(one, before[one]) for one in changed], [(one, after[one]) for one in changed])
-
-
-def tags_after(tags: Sequence[str], steps: Iterable[Relink]) -> list[str]:
-    """The tags of a memory after the steps: a new tag replaces the old one in its position, or is appended. Pure."""
-    result = list(tags)
-    for step in steps:
-        target = None if step.target is None else str(step.target)
-        if not step.sources and target is not None and target not in result:
-            result.append(target)
-        for source in step.sources:
-            if target is not None and source in result and target not in result:
-                result[result.index(str(source))] = target
-            result = [tag for tag in result if tag != source]
-    return result
 
 
 def _refresh_search_terms(term_ids: Mapping[str, Collection[int]]) -> None:

@@ -227,9 +227,11 @@ def _revert_tags(change: CurationChange, affected: AffectedRows) -> None:
 
 
 def _revert_state(change: CurationChange, affected: AffectedRows) -> None:
-    current = {memory_id: [memory_id, *rest] for memory_id, *rest in read_states(change.memory_ids or [])}
-    _refuse_memories([row[0] for row in change.after if current.get(row[0]) != row], "has another state")
-    write_states(change.before)
+    current = {row[0]: row for row in read_states(change.memory_ids or [])}
+    # Journals of earlier versions have no successors.
+    differing = [row[0] for row in change.after if current.get(row[0], [])[: len(row)] != row]
+    _refuse_memories(differing, "has another state")
+    write_states([[*row, *current[row[0]][len(row) :]] for row in change.before])
     affected.restored.update(current)
 
 

@@ -13,13 +13,13 @@ from django.views.decorators.http import require_POST, require_safe
 
 from access.viewer import Viewer
 from categories.kinds import TERM_KINDS
-from curation.forms import OperationForm, RetagForm, fits, forms_of, submit_form
+from curation.forms import CHOICE, OperationForm, RetagForm, fits, forms_of, submit_form
 from curation.pages import find_ref, log_page, plan_page, retag_page, term_page, term_url
 from curation.queries import TermNotFoundError, find_term, not_found_message
 from curation.services import Applied, CurationBusyError, curation_undo
 from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
-from explorer.http import page_viewer, private, read_query
+from explorer.http import page_viewer, private, read_query, return_url
 from explorer.links import explore_url
 from web.params import pairs_of
 
@@ -27,23 +27,30 @@ View = Callable[..., HttpResponse]
 Render = Callable[[], HttpResponse]
 
 
-def curators_only(view: View) -> View:
-    """Require a signed-in curator, and pass the viewer to the view."""
+def _only(scope: str, refusal: str) -> Callable[[View], View]:
+    """Require a signed-in user with a scope, and pass the viewer to the view."""
 
-    @wraps(view)
-    @login_required
-    def guarded(request: HttpRequest, *args: str, **kwargs: str) -> HttpResponse:
-        viewer = page_viewer(request)
-        if "curate" not in viewer.scopes:
-            raise PermissionDenied("Only curators can change the vocabulary.")
-        try:
-            return private(view(request, viewer, *args, **kwargs))
-        except TermNotFoundError as error:
-            raise Http404(str(error)) from error
-        except CurationRefusedError as error:
-            raise BadRequest(str(error)) from error
+    def guard(view: View) -> View:
+        @wraps(view)
+        @login_required
+        def guarded(request: HttpRequest, *args: str, **kwargs: str) -> HttpResponse:
+            viewer = page_viewer(request)
+            if scope not in viewer.scopes:
+                raise PermissionDenied(refusal)
+            try:
+                return private(view(request, viewer, *args, **kwargs))
+            except TermNotFoundError as error:
+                raise Http404(str(error)) from error
+            except CurationRefusedError as error:
+                raise BadRequest(str(error)) from error
 
-    return guarded
+        return guarded
+
+    return guard
+
+
+curators_only = _only("curate", "Only curators can change the vocabulary.")
+writers_only = _only("write", "You may read, but not change memories.")
 
 
 @require_safe
@@ -87,24 +94,36 @@ def verb(request: HttpRequest, viewer: Viewer, verb: str, kind: str, ref: str) -
     return _respond(request, viewer, form, here, (term_url(kind, found), "Back"), render_form)
 
 
-@curators_only
+@writers_only
 def retag(request: HttpRequest, viewer: Viewer) -> HttpResponse:
+    """Edit memories by number, or all that match the query."""
     data = _data(request).copy()
-    own = {*RetagForm.base_fields, "token", "csrfmiddlewaretoken"}
+    own = {*RetagForm.base_fields, *CHOICE, "token", "csrfmiddlewaretoken"}
     query, problems = read_query([(key, value) for key, value in pairs_of(data) if key not in own])
+    memories = _chosen(data)
     for key in data.keys() - own:
         del data[key]
-    form = RetagForm(data or None, "memory", query.querystring())
+    is_bound = bool(data.keys() - set(CHOICE))
+    form = RetagForm(data if is_bound else None, query.querystring(), memories or ())
     here = reverse("curation:retag")
 
     def render_form() -> HttpResponse:
-        page = retag_page(query, form, viewer, problems)
-        return render(request, "curation/retag.html", {"retag": page}, status=422 if form.is_bound or problems else 200)
+        page = retag_page(query, memories, form, viewer, problems, data.get("do", ""))
+        status = 422 if form.is_bound or page.form is None else 200
+        return render(request, "curation/retag.html", {"retag": page}, status=status)
 
-    if problems:
+    if problems or memories == []:
         return render_form()
     back = (explore_url(query), "Back to results")
-    return _respond(request, viewer, form, here, back, render_form) if form.is_bound else render_form()
+    return _respond(request, viewer, form, here, back, render_form) if is_bound else render_form()
+
+
+def _chosen(data: QueryDict) -> list[int] | None:
+    """The numbers of the chosen memories; None to take all that match."""
+    take, numbers = data.getlist("take"), data.getlist("memory")
+    if "all" in take or not (take or numbers):
+        return None
+    return sorted({int(text) for text in numbers if text.isascii() and text.isdecimal() and len(text) < 19})
 
 
 def _data(request: HttpRequest) -> QueryDict:
@@ -119,19 +138,20 @@ def _respond(
     if outcome is None:
         return render_form()
     if isinstance(outcome, Applied):
-        messages.success(request, f"{outcome.curation.title}. It can be undone here.")
-        return HttpResponseRedirect(reverse("curation:log"))
+        undo_url = reverse("curation:undo", args=[outcome.curation.pk])
+        messages.success(request, f"{outcome.curation.title}.", extra_tags=undo_url)
+        return HttpResponseRedirect(back[0] if outcome.curation.kind == "memory" else reverse("curation:log"))
     pairs = [(key, value) for key, values in _data(request).lists() for value in values if key != "csrfmiddlewaretoken"]
     page = plan_page(outcome.plan, pairs, url=here, back_url=back[0], back_label=back[1], changed=outcome.changed)
     return render(request, "curation/preview.html", {"plan": page})
 
 
 @require_POST
-@curators_only
+@writers_only
 def undo(request: HttpRequest, viewer: Viewer, curation_id: int) -> HttpResponse:
     try:
         curation = curation_undo(curation_id=curation_id, viewer=viewer)
         messages.success(request, f"Undone: {curation.title}.")
     except (UndoRefusedError, CurationBusyError) as error:
         messages.error(request, f"#{curation_id} cannot be undone. {error}")
-    return HttpResponseRedirect(reverse("curation:log"))
+    return HttpResponseRedirect(return_url(request) or reverse("curation:log"))

@@ -4,7 +4,7 @@ original rows is what will be written.
 Rows are as `to_jsonb` gives them. A new row has a negative id.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +60,16 @@ class Relink:
 
 
 @dataclass(frozen=True, slots=True)
+class StateChange:
+    """Memories to set to a state, with the reason. With a successor they are superseded by it."""
+
+    memory_ids: tuple[int, ...]
+    state: str
+    reason: str = ""
+    successor_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PlanLine:
     """A change for people to read. `subject` is the kind and the id of the row that it discloses."""
 
@@ -76,8 +86,11 @@ class WorkingCopy:
     rows: dict[str, dict[int, TableRow]]
     title: str = ""
     relinks: list[Relink] = field(default_factory=list)
-    forgotten: tuple[int, ...] = ()
-    """Ids of memories to delete."""
+    state_changes: list[StateChange] = field(default_factory=list)
+    chosen: tuple[int, ...] = ()
+    """Ids of the memories that were chosen, for operations on memories. Some of them may not change."""
+    not_writable: int = 0
+    """The number of further chosen memories, which the viewer may read but not write."""
     lines: list[PlanLine] = field(default_factory=list)
     merged: dict[int, int] = field(default_factory=dict)
     """Ids of terms that were merged, with the ids of their targets."""
@@ -199,3 +212,17 @@ class WorkingCopy:
                 ids = row[column]
                 if any(row_id in self.merged for row_id in ids) or row["id"] in ids:
                     row[column] = sorted({self.merged.get(row_id, row_id) for row_id in ids} - {row["id"]})
+
+
+def tags_after(tags: Sequence[str], steps: Iterable[Relink]) -> list[str]:
+    """The tags of a memory after the steps: a new tag replaces the old one in its position, or is appended. Pure."""
+    result = list(tags)
+    for step in steps:
+        target = None if step.target is None else str(step.target)
+        if not step.sources and target is not None and target not in result:
+            result.append(target)
+        for source in step.sources:
+            if target is not None and source in result and target not in result:
+                result[result.index(str(source))] = target
+            result = [tag for tag in result if tag != source]
+    return result

@@ -12,7 +12,7 @@ from pydantic import Field
 from access.keys import ApiRequest, allowed
 from memories.exporters.formats import FORMATS, Format, one_state
 from memories.exporters.jsonl import Selection, export_lines
-from search.matching import matching_ids
+from search.matching import found_ids
 from search.query import ExtraParams, SearchQuery
 from web.admission import BusyError
 from web.errors import GUARDED, errors
@@ -92,7 +92,7 @@ def export(request: ApiRequest) -> ExportResponse:
     """
     viewer = allowed(request, "read")
     chosen, query = ExportRequest.with_query(pairs_of(request.GET))
-    ids = None if query == SearchQuery() else matching_ids(query, viewer)
+    ids = None if query == SearchQuery() else found_ids(query, viewer)
     form = FORMATS[chosen.format]
     place = _Place()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from typing import Any
+from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.html import conditional_escape, format_html
@@ -70,20 +71,28 @@ class Entry:
 class HistoryContext:
     entries: tuple[Entry, ...]
     version: str
-    has_more: bool
+    older_url: str
+    """The page with the events before these, if there are any."""
 
 
-def build_history(memory: Memory, history: History, version: str, zone: tzinfo, *, may_write: bool) -> HistoryContext:
-    """The events of a memory, the newest first, with the dates of its record among them."""
+def build_history(
+    memory: Memory, history: History, version: str, zone: tzinfo, *, may_write: bool, has_newer: bool = False
+) -> HistoryContext:
+    """The events of a memory, the newest first, with the dates of its record among them.
+
+    `has_newer`: they begin after later events.
+    """
     dated = [
-        (event.at, _entry(memory.pk, event, zone, may_restore=may_write and place > 0))
+        (event.at, _entry(memory.pk, event, zone, may_restore=may_write and (place > 0 or has_newer)))
         for place, event in enumerate(history.events)
     ]
     if not history.next:
         dated += _own_dates(memory, history.events, zone)
     # Stable: events of one time stay in their order.
     dated.sort(key=lambda pair: pair[0], reverse=True)
-    return HistoryContext(tuple(entry for _, entry in dated), version, bool(history.next))
+    page = reverse("explorer:memory", args=[memory.pk])
+    older_url = f"{page}?{urlencode({'before': history.next})}#history-title" if history.next else ""
+    return HistoryContext(tuple(entry for _, entry in dated), version, older_url)
 
 
 def _own_dates(memory: Memory, events: Sequence[HistoryEvent], zone: tzinfo) -> Iterator[tuple[datetime, Entry]]:
@@ -117,11 +126,16 @@ def _entry(memory_id: int, event: HistoryEvent, zone: tzinfo, *, may_restore: bo
 
 
 def _shown(change: FieldChange) -> ShownChange:
-    name = change.field.replace("_", " ")
-    if isinstance(change.before, list) and isinstance(change.after, list):
-        return ShownChange(name, tuple(_compare_lists(change.before, change.after)))
-    before, after = _text(change.before), _text(change.after)
-    if change.field in _TEXTS:
+    return compare(change.field, change.before, change.after)
+
+
+def compare(field: str, value_before: Any, value_after: Any) -> ShownChange:
+    """Two values of a field of a memory, as the parts of one text. Pure."""
+    name = field.replace("_", " ")
+    if isinstance(value_before, list) and isinstance(value_after, list):
+        return ShownChange(name, tuple(_compare_lists(value_before, value_after)))
+    before, after = _text(value_before), _text(value_after)
+    if field in _TEXTS:
         return ShownChange(name, tuple(_elided(compare_texts(before, after))))
     parts = (Part("del", before), Part("same", " "), Part("ins", after))
     return ShownChange(name, tuple(part for part in parts if part.text))

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.timezone import get_default_timezone
 from django_htmx.middleware import HtmxDetails
 
@@ -73,6 +74,13 @@ def read_with_query(extra: type[Extra], pairs: list[Pair]) -> tuple[Extra, Searc
     params, misread = extra.read(own)
     query, problems = read_query(rest)
     return params, query, (*misread, *problems)
+
+
+def return_url(request: HttpRequest) -> str:
+    """The page of this site to return to after a change, from the form's field `next`; empty without one."""
+    url = request.POST.get("next", "")
+    is_here = url_has_allowed_host_and_scheme(url, allowed_hosts=None, require_https=request.is_secure())
+    return url if is_here else ""
 
 
 def wants_fragment(request: PageRequest) -> bool:

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 
+from categories.kinds import TERM_KINDS
 from search.query import SearchQuery
 
 
@@ -50,6 +51,16 @@ def why_not_url(query: SearchQuery, memory_id: int | None = None) -> str:
 def retag_url(query: SearchQuery) -> str:
     """The page to retag all memories that match a query."""
     return _with_query(_path("curation:retag"), query.with_(sort=None, page_size=25).querystring())
+
+
+def curate_url(kind: str, value: str) -> str:
+    """The page that curates a term, for curators; empty for facets that are no vocabulary."""
+    return _with_query(_path("curation:log"), urlencode({"kind": kind, "name": value})) if kind in TERM_KINDS else ""
+
+
+def new_url(project: str = "") -> str:
+    """The form for a new memory."""
+    return _with_query(_path("explorer:new"), urlencode({"project": project}) if project else "")
 
 
 def memory_url(memory_id: int, query: SearchQuery | None = None) -> str:

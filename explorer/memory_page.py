@@ -1,9 +1,10 @@
 """MemoryContext and SimilarContext: all data for the pages of a memory. No database and no request."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, tzinfo
 from itertools import groupby, islice
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.urls import reverse
@@ -14,7 +15,7 @@ from categories.queries import CategoryNode, Term
 from explorer.links import explore_url, filter_url, memory_url, node_url, relationship_url, similar_url, why_not_url
 from explorer.markdown import render_markdown
 from memories.models import Memory
-from memories.queries import Around, MemoryDetail, MemoryTitle
+from memories.queries import Around, MemoryDetail, MemoryTitle, memory_version
 from search.query import SearchQuery
 from search.similar import SharedTerms, SimilarMemory, SimilarResult
 from text.formatting import day_label, local_time, moment_label, type_family
@@ -35,9 +36,13 @@ class FactValue:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFact:
+    """A fact, with the field of a form that edits it, if the viewer may."""
+
     label: str
     values: tuple[FactValue, ...]
     is_tags: bool = False
+    name: str = ""
+    control: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,20 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryActions:
+    """The addresses that change a memory, and the fields of the forms in place."""
+
+    edit_url: str
+    state_url: str
+    replace_url: str
+    version: str
+    supersedes: Any
+    superseded_by: Any
+    is_there: bool
+    """Whether it can be archived or superseded, else restored."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryContext:
     id: int
     title: str
@@ -101,11 +120,24 @@ class MemoryContext:
     around: tuple[MemoryLink, ...]
     around_url: str
     similar_url: str
+    actions: MemoryActions | None
+    """What the viewer may do with it."""
 
 
-def build_memory(detail: MemoryDetail, around: Around, query: SearchQuery | None, zone: tzinfo = UTC) -> MemoryContext:
-    """The context of the page of a memory. `query` is the search that led here, if any."""
+def build_memory(
+    detail: MemoryDetail,
+    around: Around | None,
+    query: SearchQuery | None,
+    zone: tzinfo = UTC,
+    controls: Mapping[str, Any] | None = None,
+) -> MemoryContext:
+    """The context of the page of a memory, or of a panel, which shows nothing around it.
+
+    `query` is the search that led here, if any. `controls` are the fields that edit facts, if the viewer may.
+    """
     memory = detail.memory
+    fields = controls or {}
+    facts = (replace(fact, control=fields.get(fact.name)) for fact in _facts(detail, zone))
     return MemoryContext(
         id=memory.pk,
         title=plain_title(memory.title) or f"Memory {memory.pk}",
@@ -118,7 +150,7 @@ def build_memory(detail: MemoryDetail, around: Around, query: SearchQuery | None
         back_url=explore_url(query or SearchQuery()),
         back_label="Back to results" if query else "Explore all memories",
         why_url=why_not_url(query, memory.pk) if query else "",
-        facts=tuple(fact for fact in _facts(detail, zone) if fact.values),
+        facts=tuple(fact for fact in facts if fact.values or fact.control),
         provenance=tuple(fact for fact in _provenance(memory, zone) if fact.values),
         superseded_by=memory_link(detail.superseded_by, query, zone) if detail.superseded_by else None,
         supersedes=tuple(memory_link(older, query, zone) for older in detail.supersedes),
@@ -135,9 +167,22 @@ def build_memory(detail: MemoryDetail, around: Around, query: SearchQuery | None
             )
             for relationship in detail.relationships
         ),
-        around=_around(memory, around, query, zone),
-        around_url=explore_url(_time_around(memory, around, zone)),
+        around=_around(memory, around, query, zone) if around else (),
+        around_url=explore_url(_time_around(memory, around, zone)) if around else "",
         similar_url=similar_url(memory.pk, query),
+        actions=_actions(memory, fields) if fields else None,
+    )
+
+
+def _actions(memory: Memory, controls: Mapping[str, Any]) -> MemoryActions:
+    return MemoryActions(
+        edit_url=reverse("explorer:edit", args=[memory.pk]),
+        state_url=reverse("explorer:set_state", args=[memory.pk]),
+        replace_url=f"{reverse('explorer:new')}?replaces={memory.pk}",
+        version=memory_version(memory),
+        supersedes=controls.get("supersedes"),
+        superseded_by=controls.get("superseded_by"),
+        is_there=memory.state in (Memory.State.ACTIVE, Memory.State.PROPOSED),
     )
 
 
@@ -190,13 +235,13 @@ def _percent(share: float | None) -> str:
 def _facts(detail: MemoryDetail, zone: tzinfo) -> Iterable[MemoryFact]:
     memory = detail.memory
     yield MemoryFact("Project", (_filter("project", memory.project.slug, memory.project.name or memory.project.slug),))
-    yield MemoryFact("Type", (_filter("type", memory.memory_type),))
+    yield MemoryFact("Type", (_filter("type", memory.memory_type),), name="type")
     yield MemoryFact("State", (_filter("state", memory.state),))
     yield MemoryFact("Created", _day(memory.created_at, zone))
-    yield MemoryFact("Category", tuple(_category(node) for node in detail.categories))
-    yield MemoryFact("Tags", _filters("tag", memory.tags), is_tags=True)
-    yield MemoryFact("Concepts", tuple(_node("concept", term) for term in detail.concepts))
-    yield MemoryFact("Entities", tuple(_node("entity", term) for term in detail.entities))
+    yield MemoryFact("Category", tuple(_category(node) for node in detail.categories), name="categories")
+    yield MemoryFact("Tags", _filters("tag", memory.tags), is_tags=True, name="tags")
+    yield MemoryFact("Concepts", tuple(_node("concept", term) for term in detail.concepts), name="concepts")
+    yield MemoryFact("Entities", tuple(_node("entity", term) for term in detail.entities), name="entities")
     yield MemoryFact("Happened", _instant(memory.happened_at, zone))
     yield MemoryFact("Updated", _instant(_changed_at(memory), zone))
     yield MemoryFact("Valid from", _instant(memory.valid_from, zone))

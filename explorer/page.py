@@ -11,7 +11,7 @@ from datetime import UTC, datetime, tzinfo
 from explorer.cards import HitCard, ResultCard, build_cards, build_result_cards, found_by_kind
 from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.http import Pager, PageSize, build_pager
-from explorer.links import Link, explore_url, memory_url, retag_url, values_url, why_not_url
+from explorer.links import Link, curate_url, explore_url, memory_url, new_url, retag_url, values_url, why_not_url
 from explorer.sidebar import (
     Chip,
     FacetRow,
@@ -80,6 +80,14 @@ class EmptyState:
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """The form for ticked hits. `all_label` offers to take all matches, if their number is exact."""
+
+    url: str
+    all_label: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExplorerContext:
     """The explore page."""
 
@@ -111,7 +119,11 @@ class ExplorerContext:
     pager: Pager | None
     empty: EmptyState | None
     retag: Link | None
-    """Retags all matches; for curators."""
+    """Edits all matches; for viewers who may write."""
+    selection: Selection | None
+    """The form that edits ticked hits; for viewers who may write."""
+    new_url: str
+    """The form for a new memory, in the only project that is selected; for viewers who may write."""
     pairs: tuple[HiddenField, ...]
     """The query as hidden fields, for other forms."""
     why_url: str
@@ -145,6 +157,8 @@ class ValuesContext:
     chips: tuple[Chip, ...]
     more_url: str
     """The rest of a level of the tree that is longer than the page."""
+    curate_base: str
+    """The page that curates a value, without its name; empty for facets that are no vocabulary."""
 
 
 def build_context(
@@ -153,7 +167,7 @@ def build_context(
     problems: Sequence[Notice] = (),
     *,
     unified: UnifiedResult | None = None,
-    may_curate: bool = False,
+    may_write: bool = False,
     zone: tzinfo = UTC,
     now: datetime | None = None,
     opened: Container[str] = (),
@@ -204,8 +218,10 @@ def build_context(
         hits=build_cards(query, result, zone, opened) if unified is None else (),
         results=build_result_cards(query, unified, zone, opened) if unified else (),
         pager=_pager(query, result, unified),
-        # An ignored filter means more results than intended: too risky to retag.
-        retag=_retag(query, result) if may_curate and not problems else None,
+        # An ignored filter means more results than intended: too risky to edit.
+        retag=_retag(query, result) if may_write and not problems else None,
+        selection=_selection(result) if may_write and not problems and empty is None else None,
+        new_url=new_url(query.project[0] if len(query.project) == 1 else "") if may_write else "",
         empty=empty,
         pairs=form_fields(query),
         why_url=why_not_url(query),
@@ -258,6 +274,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} matches this name."),
         chips=build_chips(query, page.labels),
         more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
+        curate_base=curate_url(page.facet.key, ""),
     )
 
 
@@ -328,6 +345,11 @@ def _matched(result: SearchResult, unified: UnifiedResult | None) -> str:
 def _retag(query: SearchQuery, result: SearchResult) -> Link | None:
     """None if the total is a lower bound: the user could not know how many memories change."""
     return None if result.at_least or not result.total else Link(f"Edit all {number(result.total)}…", retag_url(query))
+
+
+def _selection(result: SearchResult) -> Selection:
+    exact = f"take all {number(result.total)}" if result.total and not result.at_least else ""
+    return Selection(retag_url(SearchQuery()), exact)
 
 
 def _named_link(query: SearchQuery, term: NamedTerm) -> Link:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from explorer.links import explore_url, values_url
+from explorer.links import curate_url, explore_url, values_url
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Facet, FacetKind, FacetValue
 from search.query import SearchQuery, Selection, dates_label
 from text.dates import span_label
@@ -397,6 +397,8 @@ class ChipPart:
     remove_url: str
     remove_name: str
     joint: str = ""
+    curate_url: str = ""
+    """The page that curates the term, for facets of the vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +440,12 @@ def _facet_chips(
     name = FACET[key].label.lower()
     chips = []
     included = [
-        ChipPart(label := labels.get((key, value), value), address(query.toggle(key, value)), f"{name} {label}")
+        ChipPart(
+            label := labels.get((key, value), value),
+            address(query.toggle(key, value)),
+            f"{name} {label}",
+            curate_url=curate_url(key, value),
+        )
         for value in selection.include
     ]
     if selection.no_value:
@@ -464,6 +471,6 @@ def _facet_chips(
 
 def _joined(parts: list[ChipPart], word: str) -> tuple[ChipPart, ...]:
     return tuple(
-        ChipPart(part.label, part.remove_url, f"Remove filter: {part.remove_name}", word if place else "")
+        replace(part, remove_name=f"Remove filter: {part.remove_name}", joint=word if place else "")
         for place, part in enumerate(parts)
     )

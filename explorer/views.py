@@ -1,18 +1,21 @@
 """The explorer's pages. Views hold no SQL and no arithmetic: they read a request, run it, and choose the frame."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.forms import BoundField
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from access.viewer import Viewer
 from explorer.category_browser import BrowseRequest, browse
 from explorer.category_page import build_browser, build_lost, category_url
-from explorer.history_page import build_history
+from explorer.history_page import HistoryContext, build_history
 from explorer.http import (
     PageRequest,
     opened_parts,
@@ -22,22 +25,24 @@ from explorer.http import (
     read_query,
     read_with_query,
     request_pairs,
+    return_url,
     wants_fragment,
 )
-from explorer.links import explore_url
+from explorer.memory_edit import REPLACED_BY, REPLACES, TERMS, EditForm
 from explorer.memory_page import build_memory, build_similar
-from explorer.page import build_context, build_values_context, build_verdict, problem_notices
+from explorer.page import Notice, build_context, build_values_context, build_verdict, problem_notices
+from explorer.panel import PanelContext, PanelRequest, build_panel, panel_url
 from explorer.status import build_status, site_status
 from explorer.visible_tree import CategoryNotFoundError
-from memories.history import History, memory_history
-from memories.queries import memory_details, memory_version, timeline_around
+from memories.history import EventNotFoundError, History, memory_history
+from memories.queries import MemoryDetail, memory_details, memory_version, timeline_around
 from memories.services import MemoryNotFoundError, memory_version_restore
 from search.facets import FACET
 from search.query import SearchQuery
 from search.result import FacetListing, SearchResult
 from search.run import facet_page, run
 from search.similar import SimilarRequest, similar_memories
-from search.unified.service import unified
+from search.unified.service import UnifiedResult, unified
 from search.why_not import WhyNotRequest, why_not
 from web.errors import Refusal
 from web.params import QueryError
@@ -48,37 +53,94 @@ _SIMILAR_ON_PAGE = 50
 # Values of a facet that are compared to find the distinctive ones of a category.
 _COMPARED_VALUES = 400
 _CATEGORY_SAMPLES = 5
-_EVENTS_SHOWN = 20
+_EVENTS_SHOWN, _EVENTS_IN_PANEL = 20, 5
 
 
 @require_safe
 @login_required
 def explore(request: PageRequest) -> HttpResponse:
     pairs = request_pairs(request)
-    query, problems = read_query(pairs)
-    if not (problems or wants_fragment(request)) and pairs != query.parameters():
-        return private(HttpResponseRedirect(explore_url(query)))
+    asked, query, problems = read_with_query(PanelRequest, pairs)
+    if not (problems or wants_fragment(request)) and pairs != [*query.parameters(), *asked.parameters()]:
+        return private(HttpResponseRedirect(panel_url(query, asked.sel)))
     viewer = page_viewer(request)
+    if wants_fragment(request) and request.htmx.target == "panel":
+        return _panel(request, query, asked, viewer)
     unified_result = unified(query, viewer, include_facets=True, with_corpus=True) if query.is_unified else None
     result = unified_result.answer if unified_result else run(query, viewer, include_facets=True, with_corpus=True)
+    ids, total = _listed(result, unified_result)
+    chosen = asked.chosen(ids)
+    if chosen is not None and asked.number is None and not wants_fragment(request):
+        return private(HttpResponseRedirect(panel_url(query, chosen)))
+    panel = _panel_of(query, chosen, ids, total, viewer) if chosen and not wants_fragment(request) else None
+    is_missing = bool(asked.sel) and panel is None and not wants_fragment(request)
+    missing = (Notice(f"There is no memory {asked.sel} that you can see."),) if is_missing else ()
     context = build_context(
         query,
         result,
-        problem_notices(problems),
+        (*problem_notices(problems), *missing),
         unified=unified_result,
-        may_curate="curate" in viewer.scopes,
+        may_write="write" in viewer.scopes,
         zone=viewer.timezone,
         opened=opened_parts(request),
     )
     return page_response(
         request,
         "explorer/explore.html",
-        {"explorer": context},
+        {"explorer": context, "panel": panel},
         partial="explorer",
         timings=result.timings,
         status=422 if problems and wants_fragment(request) else 200,
-        address=explore_url(query),
+        address=panel_url(query, asked.sel),
     )
+
+
+def _listed(result: SearchResult, unified_result: UnifiedResult | None) -> tuple[list[int], int]:
+    """The memories on a page of results in order, and the number of all results."""
+    if unified_result is None:
+        return [hit.id for hit in result.hits], result.total
+    return [hit.id for hit in unified_result.hits if hit.memory], unified_result.found
+
+
+def _panel(request: PageRequest, query: SearchQuery, asked: PanelRequest, viewer: Viewer) -> HttpResponse:
+    """The panel alone; empty without a memory."""
+    panel = None
+    if asked.number is not None:
+        unified_result = unified(query, viewer) if query.is_unified else None
+        result = unified_result.answer if unified_result else run(query, viewer)
+        panel = _panel_of(query, asked.number, *_listed(result, unified_result), viewer)
+        if panel is None:
+            raise Http404(f"There is no memory {asked.number} that you can see.")
+    address = panel_url(query, asked.sel)
+    return page_response(
+        request, "explorer/explore.html", {"panel": panel}, partial="panel", timings={}, address=address
+    )
+
+
+def _panel_of(query: SearchQuery, memory_id: int, ids: list[int], total: int, viewer: Viewer) -> PanelContext | None:
+    """The panel of a memory; None if the viewer may not open it."""
+    found = memory_details(viewer, [memory_id]).get(memory_id)
+    if found is None:
+        return None
+    memory = build_memory(found, None, query, viewer.timezone, _controls(found, viewer))
+    return build_panel(
+        query, ids, total, memory, _history_of(found, viewer, _EVENTS_IN_PANEL), counts=not query.is_unified
+    )
+
+
+def _history_of(found: MemoryDetail, viewer: Viewer, limit: int = _EVENTS_SHOWN, before: str = "") -> HistoryContext:
+    """The events of a memory, before one of them if that is named."""
+    memory = found.memory
+    events = memory_history(viewer, memory.pk, limit=limit, before=before) or History(memory.pk, ())
+    may_write, version = viewer.may_write(memory.project_id), memory_version(memory)
+    return build_history(memory, events, version, viewer.timezone, may_write=may_write, has_newer=bool(before))
+
+
+def _controls(found: MemoryDetail, viewer: Viewer) -> Mapping[str, BoundField]:
+    """The fields that edit facts of a memory in place, by name; none if the viewer may not write it."""
+    if not viewer.may_write(found.memory.project_id):
+        return {}
+    return {field.name: field for field in EditForm(None, viewer, found, only=(*TERMS, REPLACES, REPLACED_BY))}
 
 
 @require_safe
@@ -132,17 +194,19 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
     if found is None:
         raise Http404(f"There is no memory {memory_id} that you can see.")
     around = timeline_around(viewer, found.memory)
-    context = build_memory(found, around, _origin_query(request), viewer.timezone)
-    events = memory_history(viewer, memory_id, limit=_EVENTS_SHOWN) or History(memory_id, ())
-    may_write = viewer.may_write(found.memory.project_id)
-    history = build_history(found.memory, events, memory_version(found.memory), viewer.timezone, may_write=may_write)
+    controls = _controls(found, viewer)
+    context = build_memory(found, around, _origin_query(request), viewer.timezone, controls)
+    try:
+        history = _history_of(found, viewer, before=request.GET.get("before", ""))
+    except EventNotFoundError as error:
+        raise Http404(str(error)) from error
     return private(render(request, "memories/detail.html", {"memory": context, "history": history}))
 
 
 @require_POST
 @login_required
 def restore_version(request: HttpRequest, memory_id: int, event: str) -> HttpResponse:
-    version = request.POST.get("version", "")
+    version = request.POST.get("version") or request.GET.get("version", "")
     try:
         memory_version_restore(memory_id=memory_id, event_id=event, viewer=page_viewer(request), if_version=version)
         messages.success(request, "Restored as it was at that time. The version before is in the history.")
@@ -150,7 +214,7 @@ def restore_version(request: HttpRequest, memory_id: int, event: str) -> HttpRes
         raise Http404(str(error)) from error
     except Refusal as error:
         messages.error(request, f"Not restored. {error}")
-    return HttpResponseRedirect(reverse("explorer:memory", args=[memory_id]))
+    return HttpResponseRedirect(return_url(request) or reverse("explorer:memory", args=[memory_id]))
 
 
 @require_safe

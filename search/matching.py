@@ -12,7 +12,7 @@ from search.query import SearchQuery
 _BLOCK = 5_000
 
 
-def matching_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
+def found_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
     """The ids of all memories that match, in ascending order. As many as the total of the search says."""
 
     def ask(engine: Engine) -> list[int]:

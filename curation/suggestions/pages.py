@@ -13,7 +13,17 @@ from django.urls import reverse
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery, kind_labels
 from curation.suggestions.proposals import Kind
-from curation.suggestions.queries import PAGE, Evidence, Named, Queue, ShownMemory, ShownSuggestion, Side
+from curation.suggestions.queries import (
+    GROUPED_KINDS,
+    PAGE,
+    Evidence,
+    Named,
+    ProposalGroup,
+    Queue,
+    ShownMemory,
+    ShownSuggestion,
+    Side,
+)
 from explorer.http import Pager, build_pager
 from explorer.links import filter_url, memory_url
 from memories.models import Project
@@ -210,6 +220,11 @@ class ReviewContext:
     next_id: str
     querystring: str
     many_url: str
+    groups_url: str
+    """The same suggestions grouped by proposal, for kinds that propose a term for many memories."""
+    proposal: str
+    group: str
+    """The proposal, if the queue has one alone."""
     notices: tuple[str, ...]
     done: LastDecision | None
     empty: str
@@ -219,6 +234,75 @@ def review_url(query: ReviewQuery, item: int | None = None, done: int | None = N
     more = [(name, str(value)) for name, value in (("item", item), ("done", done)) if value is not None]
     querystring = urlencode([*query.parameters(), *more])
     return reverse("suggestions:review") + (f"?{querystring}" if querystring else "")
+
+
+def many_url(query: ReviewQuery) -> str:
+    return f"{reverse('suggestions:accept_many')}?{query.querystring()}"
+
+
+def groups_url(query: ReviewQuery) -> str:
+    return f"{reverse('suggestions:proposals')}?{query.with_(proposal='').querystring()}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A term that is proposed for several memories."""
+
+    label: str
+    count: str
+    least: str
+    most: str
+    percent: int
+    url: str
+    accept_url: str
+    accept_label: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsContext:
+    """The page of the suggestions of a kind, grouped by proposal."""
+
+    kind: str
+    tabs: tuple[FilterOption, ...]
+    rows: tuple[GroupRow, ...]
+    summary: str
+    pager: Pager | None
+    queue_url: str
+    notices: tuple[str, ...]
+
+
+def build_groups(
+    query: ReviewQuery, groups: Sequence[ProposalGroup], total: int, *, may_decide: bool, notices: Sequence[str] = ()
+) -> GroupsContext:
+    pages = max(1, -(-total // PAGE))
+    labels = {kind.value: kind_labels()[kind] for kind in GROUPED_KINDS}
+    pager = build_pager(query.page, pages, PAGE, total, lambda page: groups_url(query.with_(page=page)))
+    return GroupsContext(
+        kind=labels[Kind(query.kind)],
+        tabs=tuple(
+            FilterOption(label, kind, groups_url(query.with_(kind=kind)), current=kind == query.kind)
+            for kind, label in labels.items()
+        ),
+        rows=tuple(_group_row(group, query, may_decide) for group in groups),
+        summary=plural(total, "proposal"),
+        pager=pager if pages > 1 else None,
+        queue_url=review_url(query.with_(proposal="")),
+        notices=tuple(notices),
+    )
+
+
+def _group_row(group: ProposalGroup, query: ReviewQuery, may_decide: bool) -> GroupRow:
+    one = query.with_(proposal=group.proposal)
+    return GroupRow(
+        label=" / ".join(group.named.names) or group.named.name,
+        count=memories(group.count),
+        least=f"{group.least:.0%}",
+        most=f"{group.most:.0%}",
+        percent=round(group.least * 100),
+        url=review_url(one),
+        accept_url=many_url(one) if may_decide else "",
+        accept_label=f"Accept for {memories(group.count)}",
+    )
 
 
 def build_review(
@@ -257,9 +341,10 @@ def build_review(
         next_url=review_url(query.with_(page=query.page), after.row.pk) if after else pager.next_url,
         next_id=str(after.row.pk) if after else "",
         querystring=query.querystring(),
-        many_url=f"{reverse('suggestions:accept_many')}?{query.querystring()}"
-        if may_decide_many and query.state == "open"
-        else "",
+        many_url=many_url(query) if may_decide_many and query.state == "open" else "",
+        groups_url=groups_url(query) if query.kind in GROUPED_KINDS and query.state == "open" else "",
+        proposal=query.proposal,
+        group=proposal_text(shown[0]) if query.proposal and shown else query.proposal,
         notices=tuple(notices),
         done=_done(done) if done else None,
         empty=_empty(query),
@@ -474,10 +559,13 @@ class ManyContext:
     """The preview of accepting many suggestions."""
 
     kind: str
+    proposal: str
+    """The proposal, if all suggestions are of one."""
     count: int
     shown: str
     min_confidence: str
-    sample: tuple[QueueRow, ...]
+    doubtful: tuple[QueueRow, ...]
+    surest: tuple[QueueRow, ...]
     is_too_many: bool
     limit: str
     querystring: str
@@ -486,14 +574,22 @@ class ManyContext:
 
 
 def build_many(
-    query: ReviewQuery, count: int, limit: int, sample: Sequence[ShownSuggestion], notices: Sequence[str] = ()
+    query: ReviewQuery,
+    count: int,
+    limit: int,
+    doubtful: Sequence[ShownSuggestion],
+    surest: Sequence[ShownSuggestion],
+    notices: Sequence[str] = (),
 ) -> ManyContext:
+    """The preview: the least confident suggestions first, since they are those to look at, and some of the others."""
     return ManyContext(
         kind=kind_labels()[query.kind],
+        proposal=proposal_text(doubtful[0]) if query.proposal and doubtful else "",
         count=count,
-        shown=plural(count, "suggestion"),
+        shown=memories(count) if query.proposal else plural(count, "suggestion"),
         min_confidence=f"{query.confidence:.0%}",
-        sample=tuple(queue_row(one, query) for one in sample),
+        doubtful=tuple(queue_row(one, query) for one in doubtful),
+        surest=tuple(queue_row(one, query) for one in surest),
         is_too_many=count > limit,
         limit=number(limit),
         querystring=query.querystring(),

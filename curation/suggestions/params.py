@@ -24,6 +24,11 @@ class ReviewQuery(Params):
 
     kind: Literal[KindName, ""] = Field("", description="Of one kind.")
     project: Text = Field("", max_length=100, description="About memories of one project, by its slug.")
+    proposal: Text = Field(
+        "",
+        max_length=400,
+        description="Of one category or concept: its `#id`, or the name of a new concept.",
+    )
     state: StateName = Field("open", description="What became of them.")
     confidence: float = Field(0.0, ge=0, le=1, allow_inf_nan=False, description="From a confidence on.")
     page: int = Field(1, ge=1, le=10_000)

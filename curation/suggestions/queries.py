@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import Case, Count, Max, Min, Q, QuerySet, TextField, When
 from django.db.models.fields.json import KeyTextTransform
 
 from access.viewer import Viewer
@@ -28,6 +28,10 @@ from text.titles import plain_title
 PAGE = 25
 
 _FROM, _INTO = KeyTextTransform("from", "proposal"), KeyTextTransform("into", "proposal")
+# The name of a new concept; an existing one has its id.
+_CONCEPT = Case(When(target_id=None, then=KeyTextTransform("concept", "proposal")), output_field=TextField())
+# Kinds that propose the same term for many memories.
+GROUPED_KINDS = (Kind.CATEGORY, Kind.CONCEPT)
 # The kinds of the subject and the target of a suggestion.
 _KINDS_NAMED = {
     Kind.CATEGORY: ("memory", "category"),
@@ -114,7 +118,50 @@ def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggest
         rows = rows.filter(kind=query.kind)
     if query.project:
         rows = rows.filter(project__slug=query.project)
+    if query.proposal:
+        rows = _of_proposal(rows, query.proposal)
     return visible_suggestions(viewer, rows).select_related("project", "decided_by").order_by("-confidence", "id")
+
+
+def _of_proposal(rows: QuerySet[Suggestion], proposal: str) -> QuerySet[Suggestion]:
+    """The suggestions of one category or concept for memories."""
+    rows = rows.filter(kind__in=GROUPED_KINDS)
+    number = proposal.removeprefix("#")
+    if proposal.startswith("#") and number.isascii() and number.isdecimal() and len(number) < 19:
+        return rows.filter(target_id=int(number))
+    return rows.filter(target_id=None, proposal__concept=proposal)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposalGroup:
+    """A category or a concept that is proposed for several memories, with the confidences."""
+
+    named: Named
+    proposal: str
+    count: int
+    least: float
+    most: float
+
+
+def proposals_of(viewer: Viewer, query: ReviewQuery, limit: int, begin: int) -> tuple[list[ProposalGroup], int]:
+    """The proposals that match, those of most memories first, and their number."""
+    rows = suggestions_matching(viewer, query).order_by().values("target_id", name=_CONCEPT)
+    groups = rows.annotate(n=Count("id"), least=Min("confidence"), most=Max("confidence"))
+    page = list(groups.order_by("-n", "-most", "target_id", "name")[begin : begin + limit])
+    ids = [row["target_id"] for row in page if row["target_id"] is not None]
+    kind = Kind(query.kind)
+    nodes = category_nodes(ids) if kind == Kind.CATEGORY else {}
+    terms = concept_terms(ids) if kind == Kind.CONCEPT else {}
+    found = []
+    for row in page:
+        pk, name = row["target_id"], row["name"] or ""
+        if pk in nodes:
+            named = Named("category", pk, nodes[pk].path, names=nodes[pk].names)
+        else:
+            named = Named(kind.value, pk, terms[pk].label if pk in terms else name)
+        proposal = name if pk is None else f"#{pk}"
+        found.append(ProposalGroup(named, proposal, row["n"], row["least"], row["most"]))
+    return found, groups.count()
 
 
 def counts_by_kind(viewer: Viewer, query: ReviewQuery) -> dict[str, int]:

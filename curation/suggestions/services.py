@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
@@ -211,6 +212,9 @@ class BulkDecision:
 
     accepted: int
     refused: tuple[str, ...]
+    since: datetime
+    until: datetime
+    """When the first and the last of them were accepted."""
 
     @property
     def message(self) -> str:
@@ -268,7 +272,7 @@ def suggestions_accept(*, query: ReviewQuery, shown: int, viewer: Viewer) -> Bul
     if len(ids) != shown:
         raise CountChangedError(shown, len(ids))
     refused: dict[str, None] = {}
-    accepted = 0
+    accepted, since = 0, timezone.now()
     for pk in ids:
         try:
             suggestion_accept(suggestion_id=pk, viewer=viewer)
@@ -276,7 +280,25 @@ def suggestions_accept(*, query: ReviewQuery, shown: int, viewer: Viewer) -> Bul
             refused[str(error)] = None
         else:
             accepted += 1
-    return BulkDecision(accepted, tuple(refused))
+    return BulkDecision(accepted, tuple(refused), since, timezone.now())
+
+
+def suggestions_undo(*, query: ReviewQuery, since: datetime, until: datetime, viewer: Viewer) -> BulkDecision:
+    """Undo what the viewer has accepted of a query in a period, the last first. Refused ones stay, with reasons."""
+    if viewer.user_id is None or not query.kind:
+        raise SuggestionRefusedError("Name a kind; only persons can undo what they have accepted together.")
+    matching = suggestions_matching(viewer, query.with_(state=State.ACCEPTED.value))
+    rows = matching.filter(decided_at__range=(since, until), decided_by_id=viewer.user_id, is_automatic=False)
+    refused: dict[str, None] = {}
+    undone = 0
+    for pk in list(rows.order_by("-decided_at", "-id").values_list("id", flat=True)[:MAX_AT_ONCE]):
+        try:
+            suggestion_undo(suggestion_id=pk, viewer=viewer)
+        except REFUSALS as error:
+            refused[str(error)] = None
+        else:
+            undone += 1
+    return BulkDecision(undone, tuple(refused), since, until)
 
 
 def _locked(suggestion_id: int, viewer: Viewer) -> Suggestion:

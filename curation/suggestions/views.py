@@ -1,21 +1,26 @@
 """The pages of the review queue."""
 
 from collections.abc import Callable, Iterable
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import BadRequest
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
+from django.urls import reverse
+from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from curation.suggestions.models import Suggestion
-from curation.suggestions.pages import build_many, build_review, review_url
+from curation.suggestions.pages import build_groups, build_many, build_review, groups_url, review_url
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.queries import (
+    GROUPED_KINDS,
+    PAGE,
     evidence_of,
     projects_of,
+    proposals_of,
     queue_of,
     suggestions_matching,
     visible_suggestion,
@@ -31,11 +36,13 @@ from curation.suggestions.services import (
     suggestion_reject,
     suggestion_undo,
     suggestions_accept,
+    suggestions_undo,
 )
-from explorer.http import page_viewer, private, request_pairs
+from explorer.http import page_viewer, private, request_pairs, return_url
 from web.validation import Problem
 
-_SAMPLE = 12
+_SAMPLE, _SAMPLE_OF_SUREST = 12, 4
+_PERIOD = ("since", "until")
 _OWN = ("item", "done")
 
 
@@ -93,11 +100,48 @@ def accept_many(request: HttpRequest) -> HttpResponse:
         except (CountChangedError, *REFUSALS) as error:
             notices = [str(error)]
         else:
-            messages.success(request, done.message)
-            return HttpResponseRedirect(review_url(query))
+            period = urlencode({"since": done.since.isoformat(), "until": done.until.isoformat()})
+            undo_url = f"{reverse('suggestions:undo_many')}?{query.querystring()}&{period}" if done.accepted else ""
+            messages.success(request, done.message, extra_tags=undo_url)
+            return HttpResponseRedirect(groups_url(query) if query.proposal else review_url(query))
     rows = suggestions_matching(viewer, query)
-    page = build_many(query, rows.count(), MAX_AT_ONCE, with_names(rows[:_SAMPLE]), notices)
+    count = rows.count()
+    doubtful = with_names(rows.order_by("confidence", "-id")[:_SAMPLE])
+    surest = with_names(rows[: min(_SAMPLE_OF_SUREST, max(0, count - _SAMPLE))])
+    page = build_many(query, count, MAX_AT_ONCE, doubtful, surest, notices)
     return private(render(request, "review/accept_many.html", {"many": page}))
+
+
+@require_POST
+@login_required
+def undo_many(request: HttpRequest) -> HttpResponse:
+    """Undo suggestions that were accepted together."""
+    pairs = request_pairs(request)
+    times = {name: parse_datetime(value) for name, value in pairs if name in _PERIOD}
+    query, problems = ReviewQuery.read([(name, value) for name, value in pairs if name not in _PERIOD])
+    since, until = times.get("since"), times.get("until")
+    if problems or since is None or until is None or since.tzinfo is None or until.tzinfo is None:
+        raise BadRequest("The address does not say which suggestions to undo.")
+    try:
+        done = suggestions_undo(query=query, since=since, until=until, viewer=page_viewer(request))
+        messages.success(request, done.message.replace("accepted", "undone", 1).replace("Not accepted", "Not undone"))
+    except REFUSALS as error:
+        messages.error(request, str(error))
+    return HttpResponseRedirect(return_url(request) or review_url(query.with_(state="open")))
+
+
+@require_safe
+@login_required
+def proposals(request: HttpRequest) -> HttpResponse:
+    """The open suggestions of a kind, grouped by the term that they propose."""
+    viewer = page_viewer(request)
+    query, problems = ReviewQuery.read(request_pairs(request))
+    kind = query.kind if query.kind in GROUPED_KINDS else GROUPED_KINDS[0].value
+    query = query.model_copy(update={"kind": kind, "proposal": "", "state": "open"})
+    groups, total = proposals_of(viewer, query, PAGE, (query.page - 1) * PAGE)
+    may_decide = "curate" in viewer.scopes
+    page = build_groups(query, groups, total, may_decide=may_decide, notices=_notices(problems))
+    return private(render(request, "review/proposals.html", {"groups": page}))
 
 
 def _decide(

@@ -74,6 +74,9 @@
       link.textContent = name === "only" ? "only" : "−";
       acts.append(link);
     }
+    const curate = document.createElement("a");
+    curate.className = "curate";
+    acts.prepend(curate);
     return acts;
   };
   const made = { pointer: actsOf(), focus: actsOf() };
@@ -84,16 +87,21 @@
       acts.remove();
       return;
     }
-    const [only, not] = acts.children;
+    const [curate, only, not] = acts.children;
     const absent = box.name === "no";
     const key = absent ? box.value : box.name;
     const label = box.parentElement.textContent.trim();
     const facet = row.closest(".facet").querySelector("legend").textContent.toLowerCase();
-    const asked = [...new URLSearchParams(location.search)].filter(([name]) => name !== "page");
+    const asked = [...new URLSearchParams(location.search)].filter(([name]) => !["page", "sel"].includes(name));
     const without = asked.filter(([name, value]) => name !== box.name || value !== box.value);
     const unchosen = asked.filter(([name, value]) => ![key, `-${key}`].includes(name)
       && !(["has", "no"].includes(name) && value === key));
     const to = (pairs, ...more) => `${location.pathname}?${new URLSearchParams([...pairs, more])}`;
+    const { curate: curates } = byId("explorer").dataset;
+    curate.hidden = absent || !curates || !["category", "concept", "entity", "tag"].includes(key);
+    curate.href = `${curates}?${new URLSearchParams({ kind: key, name: box.value })}`;
+    curate.title = `Curate ${label}`;
+    curate.setAttribute("aria-label", curate.title);
     only.hidden = absent;
     only.href = to(unchosen, key, box.value);
     only.setAttribute("aria-label", `Only ${label}`);

@@ -28,6 +28,7 @@
       "/": () => { const box = document.getElementById("q"); box?.focus(); box?.select(); },
       j: () => step(1),
       k: () => step(-1),
+      x: () => document.activeElement?.closest(".hit")?.querySelector(".tick")?.click(),
       "?": () => document.getElementById("shortcuts").showModal(),
     };
     if (!(event.key in actions)) return;

@@ -7,8 +7,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
 import mnemoscope
 
 ROOT = Path(mnemoscope.__file__).resolve().parent.parent

@@ -55,7 +55,7 @@ def test_a_form_shows_what_it_would_do_and_the_preview_does_it(page):
     sent = dict(HIDDEN.findall(text))
     assert page.post(address, sent).headers["Location"] == "/curate/"
     log = html_of(page.get("/curate/"))
-    assert "It can be undone here" in log
+    assert "Merged the category kitchen/oven into kitchen/brewing." in log
     page.post(reverse("curation:undo", args=[Curation.objects.get().pk]))
     assert dump() == before
     assert "undone by curator" in html_of(page.get("/curate/"))
@@ -161,6 +161,20 @@ def test_the_page_of_a_term_leads_to_where_it_is_curated(page, address, kind):
     response = page.get(address)
     assert response.status_code == 200
     assert f'href="/curate/{kind}/' in html_of(response)
+
+
+def test_chips_and_values_lead_curators_to_the_curation_of_their_terms(page, client):
+    chips = html_of(page.get("/explore/?type=howto&tag=kettle"))
+    assert 'href="/curate/?kind=tag&amp;name=kettle"' in chips
+    assert page.get("/curate/?kind=tag&name=kettle").headers["Location"] == "/curate/tag/kettle/"
+    assert "kind=type" not in chips
+    values = html_of(page.get("/facets/category/"))
+    assert 'href="/curate/?kind=category&amp;name=kitchen"' in values
+    reader = User.objects.create_user("reader")
+    Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"), role="viewer")
+    client.force_login(reader)
+    assert "/curate/" not in html_of(client.get("/explore/?tag=kettle"))
+    assert "/curate/" not in html_of(client.get("/facets/category/"))
 
 
 def test_the_menu_leads_to_curation_from_every_page(page):

@@ -141,7 +141,7 @@ def test_fragment_and_page_agree(reader):
 
     def told(response):
         start = html_of(response).index('<div id="explorer"')
-        end = html_of(response).index('<div id="status"') if '<div id="status"' in html_of(response) else None
+        end = html_of(response).index('<aside id="panel"') if '<aside id="panel"' in html_of(response) else None
         text = re.sub(r"\d+ ms", "", html_of(response)[start:end])
         # Only scripts request fragments.
         text = re.sub(r"(<li>)?<noscript>.*?</noscript>(</li>)?", "", text, flags=re.DOTALL)

@@ -14,7 +14,7 @@ from access.viewer import Viewer, command_viewer
 from memories.exporters.formats import FORMATS, one_state
 from memories.exporters.jsonl import Selection, export_lines
 from memories.models import Project
-from search.matching import matching_ids
+from search.matching import found_ids
 from search.query import SearchQuery
 from text.formatting import memories
 from web.params import QueryError
@@ -65,7 +65,7 @@ def _found(text: str, viewer: Viewer) -> list[int]:
         query = SearchQuery.from_pairs(parse_qsl(text.removeprefix("?"), keep_blank_values=True))
     except QueryError as error:
         raise CommandError(f"--query: {error}") from None
-    return matching_ids(query, viewer)
+    return found_ids(query, viewer)
 
 
 @contextlib.contextmanager

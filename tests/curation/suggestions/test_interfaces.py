@@ -210,6 +210,45 @@ def test_accepting_many_shows_how_many_and_does_that_many(owner):
     assert Suggestion.objects.filter(state="accepted").count() == count
 
 
+def test_memories_of_one_proposal_are_accepted_together_and_undone_together(owner):
+    groups = html(owner.get("/review/proposals/?kind=category"))
+    row = Suggestion.objects.filter(kind="category").order_by("confidence").first()
+    count = Suggestion.objects.filter(kind="category", target_id=row.target_id).count()
+    named = "1 memory" if count == 1 else f"{count} memories"
+    query = f"kind=category&proposal=%23{row.target_id}"
+    assert f"Accept for {named}…" in groups
+    assert query.replace("&", "&amp;") in groups
+    page = html(owner.get(f"/review/accept-many/?{query}"))
+    # The most doubtful one leads.
+    assert page.index("Least sure") < page.index(f"#{row.subject_id} ")
+    owner.post("/review/accept-many/", {"query": query, "shown": str(count)})
+    assert Suggestion.objects.filter(state="accepted").count() == count
+    after = html(owner.get("/review/proposals/?kind=category"))
+    undo = re.search(r'action="(/review/undo-many/[^"]+)"', after)[1].replace("&amp;", "&")
+    assert owner.post(undo).status_code == 302
+    assert not Suggestion.objects.filter(state="accepted").exists()
+
+
+def test_proposals_count_what_the_curator_may_see_alone(curator, owner):
+    shown = html(curator.get("/review/proposals/?kind=category"))
+    targets = Suggestion.objects.filter(kind="category", project__slug="garden").values_list("target_id", flat=True)
+    hidden = Suggestion.objects.filter(kind="category").exclude(target_id__in=targets)
+    assert shown.count("<tr>") == 1 + len(set(targets))
+    assert not any(f"%23{pk}&" in shown for pk in hidden.values_list("target_id", flat=True))
+    readers = html(curator.get("/review/proposals/?kind=concept"))
+    assert "oven" not in readers.lower()
+
+
+def test_only_those_who_accepted_them_undo_them_together(curator, owner):
+    row = Suggestion.objects.filter(kind="category", project__slug="garden").first()
+    owner.post(f"/review/{row.pk}/accept/", {"query": "kind=category"})
+    period = "since=2020-01-01T00:00:00%2B00:00&until=2099-01-01T00:00:00%2B00:00"
+    curator.post(f"/review/undo-many/?kind=category&{period}")
+    row.refresh_from_db()
+    assert row.state == "accepted"
+    assert curator.post("/review/undo-many/?kind=category").status_code == 400
+
+
 def test_many_of_no_kind_are_not_accepted(owner):
     assert owner.get("/review/accept-many/?kind=none").status_code == 400
     assert owner.post("/review/accept-many/", {"query": "", "shown": "0"}).status_code == 400

@@ -1,0 +1,177 @@
+// Fields that are completed over the whole vocabulary, with the number of memories of each name: a list below the field
+// (data-complete names the kind), and for data-many a list of names instead of lines of text. Without scripts they are
+// plain fields.
+(() => {
+  const WAIT = 150;
+  const SHOWN = 8;
+  let made = 0;
+
+  const element = (name, attributes = {}, ...children) => {
+    const node = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+    node.append(...children);
+    return node;
+  };
+  const memories = (count) => `${count.toLocaleString("en")} ${count === 1 ? "memory" : "memories"}`;
+
+  async function offersOf(field, text, signal) {
+    const kind = field.dataset.complete;
+    const wanted = new URLSearchParams(kind === "memory"
+      ? { q: text, page_size: SHOWN, ...(field.dataset.project ? { project: field.dataset.project } : {}) }
+      : { search: text, page_size: SHOWN });
+    const reply = await fetch(kind === "memory" ? `/api/search?${wanted}` : `/api/facets/${kind}?${wanted}`, { signal });
+    if (!reply.ok) return [];
+    const data = await reply.json();
+    if (kind !== "memory") {
+      return data.values.filter(({ count }) => count).map(({ value, label, count }) => ({ value, label, note: memories(count) }));
+    }
+    return data.memories.filter(({ id }) => String(id) !== field.dataset.not)
+      .map(({ id, title, created_at: day }) => ({ value: `#${id}`, label: title, note: `#${id} · ${day.slice(0, 10)}` }));
+  }
+
+  function attach(input, field, pick) {
+    const list = element("ul", { class: "offers", role: "listbox", id: `offers-${made += 1}`, hidden: "" });
+    list.setAttribute("aria-label", field.getAttribute("aria-label") ?? field.labels?.[0]?.textContent ?? "Suggestions");
+    for (const [key, value] of Object.entries({
+      role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": list.id,
+      autocomplete: "off", spellcheck: "false",
+    })) input.setAttribute(key, value);
+    const box = element("span", { class: "completed" });
+    input.replaceWith(box);
+    box.append(input, list);
+    let active = -1;
+    let waiting;
+    let asking;
+
+    const close = () => {
+      clearTimeout(waiting);
+      asking?.abort();
+      list.hidden = true;
+      active = -1;
+      input.setAttribute("aria-expanded", "false");
+      input.removeAttribute("aria-activedescendant");
+    };
+    const move = (to) => {
+      const options = [...list.children];
+      if (!options.length) return;
+      active = (to + options.length) % options.length;
+      options.forEach((option, at) => option.setAttribute("aria-selected", String(at === active)));
+      input.setAttribute("aria-activedescendant", options[active].id);
+      options[active].scrollIntoView({ block: "nearest" });
+    };
+    const take = (option) => {
+      pick(option.dataset.value, option.dataset.label);
+      close();
+    };
+    async function ask() {
+      asking?.abort();
+      asking = new AbortController();
+      try {
+        const offers = await offersOf(field, input.value.trim(), asking.signal);
+        list.replaceChildren(...offers.map(({ value, label, note }, at) => element(
+          "li", { role: "option", id: `${list.id}-${at}`, "aria-selected": "false", "data-value": value, "data-label": label },
+          element("span", {}, label), element("small", {}, note),
+        )));
+        active = -1;
+        list.hidden = !offers.length;
+        input.setAttribute("aria-expanded", String(!list.hidden));
+      } catch (error) {
+        if (error.name !== "AbortError") close();
+      }
+    }
+    input.addEventListener("input", () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(ask, WAIT);
+    });
+    input.addEventListener("keydown", (event) => {
+      if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+        event.preventDefault();
+        if (list.hidden) ask();
+        else move(active + (event.key === "ArrowDown" ? 1 : active < 0 ? 0 : -1));
+      } else if (event.key === "Enter" && active >= 0) {
+        event.preventDefault();
+        event.stopImmediatePropagation();
+        take(list.children[active]);
+      } else if (event.key === "Escape" && !list.hidden) {
+        event.preventDefault();
+        event.stopPropagation();
+        close();
+      }
+    });
+    list.addEventListener("mousedown", (event) => event.preventDefault());
+    list.addEventListener("click", ({ target }) => {
+      const option = target.closest("[role=option]");
+      if (option) take(option);
+    });
+    input.addEventListener("blur", close);
+    return close;
+  }
+
+  function single(field) {
+    attach(field, field, (value) => {
+      field.value = value;
+      field.dispatchEvent(new Event("change", { bubbles: true }));
+    });
+  }
+
+  function many(field) {
+    const names = field.value.split("\n").map((line) => line.trim()).filter(Boolean);
+    const labels = new Map();
+    const input = element("input", { type: "text", class: "adding", id: field.id });
+    if (field.hasAttribute("aria-describedby")) input.setAttribute("aria-describedby", field.getAttribute("aria-describedby"));
+    const title = field.labels?.[0]?.textContent.trim() ?? field.getAttribute("aria-label") ?? "name";
+    const frame = element("div", { class: "names" }, input);
+    const original = new Set(names);
+    field.removeAttribute("id");
+    field.hidden = true;
+    field.after(frame);
+
+    const show = () => {
+      field.value = names.join("\n");
+      frame.querySelectorAll(".name").forEach((old) => old.remove());
+      frame.prepend(...names.map((name) => {
+        const label = labels.get(name) ?? name;
+        const remove = element("button", { type: "button", "aria-label": `Remove ${label}` }, "×");
+        remove.addEventListener("click", () => {
+          names.splice(names.indexOf(name), 1);
+          show();
+          input.focus();
+        });
+        return element("span", { class: original.has(name) ? "name" : "name new" }, label, remove);
+      }));
+    };
+    const add = (name, label) => {
+      const text = name.trim();
+      if (text && !names.includes(text)) names.push(text);
+      if (text && label) labels.set(text, label);
+      input.value = "";
+      show();
+    };
+    const close = attach(input, field, add);
+    input.setAttribute("aria-label", title);
+    input.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && input.value.trim()) {
+        event.preventDefault();
+        add(input.value);
+        close();
+      } else if (event.key === "Backspace" && !input.value && names.length) {
+        names.pop();
+        show();
+      }
+    });
+    // What was typed and not yet added counts.
+    field.form.addEventListener("submit", () => { if (input.value.trim()) add(input.value); });
+    frame.addEventListener("click", (event) => { if (event.target === frame) input.focus(); });
+    show();
+  }
+
+  const enhance = (root) => {
+    for (const field of root.querySelectorAll("[data-complete]:not([data-completed])")) {
+      field.dataset.completed = "";
+      if ("many" in field.dataset) many(field);
+      else single(field);
+    }
+  };
+  document.addEventListener("DOMContentLoaded", () => enhance(document));
+  document.addEventListener("htmx:afterSettle", () => enhance(document));
+})();
