@@ -1,6 +1,7 @@
 # The commands of this project. `make` alone lists them.
 PYTHON ?= python3
 PYTEST_ARGS ?= -n 2
+TORTURE_ARGS ?= --minutes 5
 BENCH_ARGS ?= --size 21000 --size 200000
 EVAL_ARGS ?=
 LOCK_ARGS ?=
@@ -8,7 +9,7 @@ RUN = .venv/bin/python
 TEMPLATES = $(shell find templates -name '*.html')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench eval lock sbom package
+.PHONY: help run test torture lint format bench eval lock sbom package
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +22,10 @@ test: ## install what tests need (a browser too) and run them all (PYTEST_ARGS="
 	@$(PYTHON) bootstrap.py dev
 	@$(RUN) -m tests.browser.chromium
 	$(RUN) -m pytest $(PYTEST_ARGS)
+
+torture: ## kill and starve a site of its own while everybody writes, and look for what is lost (TORTURE_ARGS="--minutes 5")
+	@$(PYTHON) bootstrap.py
+	$(RUN) -m torture campaign $(TORTURE_ARGS)
 
 lint: ## check style, types, layers, migrations and settings
 	@$(PYTHON) bootstrap.py dev

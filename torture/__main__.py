@@ -1,0 +1,70 @@
+"""`python -m torture`: kill a site while everybody writes, and look for leaks between projects.
+
+Both commands start a site of their own in a folder of their own, and exit with 1 if anything is wrong.
+"""
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from torture.campaign import Options, run_campaign
+from torture.isolation_site import run_isolation
+from torture.site import ROOT
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m torture", description=(__doc__ or "").partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    campaign = commands.add_parser("campaign", help="kill processes, fill the disk and more, while everybody writes")
+    add = campaign.add_argument
+    add("--cycles", type=int, default=1_000_000, help="end after this many faults (default: after --minutes)")
+    add("--minutes", type=float, default=5.0, help="end after this time (5)")
+    add("--fault", action="append", default=[], metavar="WORDS", help="only faults with these words; can be repeated")
+    add("--model", default="hashed-words", help="EMBEDDING_MODEL of the site (hashed-words, which loads at once)")
+    add("--disk", type=int, default=1_500, metavar="MB", help="the size of the disk that is filled (1500)")
+    isolation = commands.add_parser("isolation", help="probe what partial viewers can learn of others' projects")
+    isolation.add_argument("--probes", type=int, default=1_000, help="reads and writes of the viewers (1000)")
+    isolation.add_argument(
+        "--public-text", action="store_true", help="let a curator of all projects describe hidden terms too"
+    )
+    for command in (campaign, isolation):
+        add = command.add_argument
+        add("--seed", type=int, default=1, help="the same seed makes the same faults, writes and questions (1)")
+        add("--port", type=int, default=8250, help="the port of the site (8250)")
+        add("--folder", type=Path, default=ROOT / "var" / "torture", help="everything is below it (var/torture)")
+        add("--json", type=Path, metavar="FILE", help="write every figure to this file")
+    parsed = parser.parse_args()
+    if min(getattr(parsed, name, 1) for name in ("cycles", "minutes", "probes")) <= 0:
+        parser.error("--cycles, --minutes and --probes take positive numbers")
+    parsed.folder = parsed.folder.resolve()
+    return parsed
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    if arguments.command == "isolation":
+        given = (arguments.folder, arguments.port, arguments.probes, arguments.seed, arguments.json)
+        return run_isolation(*given, say, public_text=arguments.public_text)
+    options = Options(
+        seed=arguments.seed,
+        folder=arguments.folder,
+        port=arguments.port,
+        cycles=arguments.cycles,
+        seconds=arguments.minutes * 60,
+        faults=tuple(arguments.fault),
+        model=arguments.model,
+        disk_megabytes=arguments.disk,
+        json=arguments.json,
+    )
+    return run_campaign(options, say)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
