@@ -46,20 +46,26 @@ class Command(BaseCommand):
                 pool.submit(connection.close)
         self.stderr.write(f"Mnemoscope serves MCP over standard input and output, as {who}.", style_func=str)
 
-        def viewer_of(context: object) -> Viewer:
-            # A call may arrive before the handshake has ended.
-            prepare()
-            from agent_tools.tools import ToolRefusedError
-
-            # At every call, so that a revoked key is refused at once.
-            try:
-                return current_viewer()
-            except (KeyRefusedError, CommandError) as error:
-                raise ToolRefusedError(f"{error} Tell the user.") from error
-            except TooManyRequestsError as error:
-                raise ToolRefusedError(f"{error} Wait {error.seconds} seconds.") from error
-
         anyio.run(serve_stdio, viewer_of, prepare, tools)
+
+
+def viewer_of(context: object) -> Viewer:
+    """The viewer of a call. Raises ToolRefusedError with what the agent can do about it."""
+    # A call may arrive before the handshake has ended.
+    prepare()
+    from agent_tools.tools import ToolRefusedError
+    from web.responses import error_of
+
+    # At every call, so that a revoked key is refused at once.
+    try:
+        return current_viewer()
+    except (KeyRefusedError, CommandError) as error:
+        raise ToolRefusedError(f"{error} Tell the user.") from error
+    except TooManyRequestsError as error:
+        raise ToolRefusedError(f"{error} Wait {error.seconds} seconds.") from error
+    except DatabaseError as error:
+        outage = error_of(error)
+        raise ToolRefusedError(f"{outage.detail} {outage.suggestion}") from error
 
 
 _preparing = threading.Lock()
