@@ -35,7 +35,7 @@ def make_accounts() -> dict[str, str]:
         memory_create(record=record, viewer=command_viewer())
         project = Project.objects.get(slug=watcher.project)
         keys[watcher.name] = _key(watcher.name, watcher.scopes, project)
-        role = Membership.Role.CURATOR if "curate" in watcher.scopes else Membership.Role.VIEWER
+        role = Membership.Role.CURATOR if "curate" in watcher.scopes else Membership.Role.READER
         user = User.objects.create_user(watcher.name.replace(" ", "-"))
         Membership.objects.create(user=user, project=project, role=role)
     return keys

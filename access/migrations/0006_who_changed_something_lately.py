@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('access', '0003_idempotent_replies'),
+        ('access', '0005_apps_that_act_for_people'),
         ('memories', '0003_memory_updated_idx'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
