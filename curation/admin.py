@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString
 from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from categories.kinds import VOCABULARIES
 from categories.local_texts import TermTexts, texts_of
-from categories.models import Category, Concept, Entity, FormerPath, Relationship, TagAlias
+from categories.models import Category, Concept, Entity, FormerPath, LocalText, Relationship, TagAlias
 from curation.models import Curation, CurationChange
 from curation.queries import visible_relationships, visible_terms
 from curation.suggestions import admin as suggestions_admin  # noqa: F401 - Django looks for admins in this module
@@ -296,6 +296,13 @@ class FormerPathAdmin(OwnersOnly, ShownOnlyAdmin):
     list_display = ("path", "category")
     list_select_related = ("category",)
     search_fields = ("path", "category__path")
+
+
+@admin.register(LocalText)
+class LocalTextAdmin(OwnersOnly, ShownOnlyAdmin):
+    list_display = ("kind", "term_id", "tag", "role", "text", "project_ids")
+    list_filter = ("kind", "role")
+    search_fields = ("text", "tag")
 
 
 @admin.register(TagAlias)

@@ -6,7 +6,7 @@ from django.urls import reverse
 
 from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
-from categories.models import Category, CategoryLink, Concept, Entity, Relationship
+from categories.models import Category, CategoryLink, Concept, Entity, LocalText, Relationship
 from categories.queries import resolve_categories
 from curation.text_edits import EditRefusedError, term_describe
 from memories.models import Corpus, Memory, Project
@@ -192,8 +192,15 @@ def test_what_others_use_is_not_edited_by_who_curates_one_project(member):
     own, both = (Concept.objects.get(name=name) for name in ("ours", "of both"))
     page = member.post(page_of(both), {"description": "Mine now.", "aliases": ""}).text
     assert "Memories that you cannot write also use it" in page
-    assert member.post(page_of(own), {"description": "Ours.", "aliases": ""}).status_code == 302
-    assert sorted(Concept.objects.values_list("description", flat=True)) == ["", "", "Ours."]
+    assert member.post(page_of(own), {"description": "Ours.", "aliases": "our own"}).status_code == 302
+    # It holds in their project alone.
+    assert set(Concept.objects.values_list("description", flat=True)) == {""}
+    mine = [Project.objects.get(slug="mine").pk]
+    texts = LocalText.objects.order_by("text").values_list("term_id", "role", "text", "project_ids")
+    assert list(texts) == [(own.pk, "description", "Ours.", mine), (own.pk, "alias", "our own", mine)]
+    page = member.get(page_of(own)).text
+    assert "Ours." in page
+    assert "our own" in page
 
 
 def test_text_on_a_page_is_escaped(curator, kitchen):

@@ -22,6 +22,7 @@ from categories.models import (
     Entity,
     EntityLink,
     FormerPath,
+    LocalText,
     Relationship,
     TagAlias,
 )
@@ -85,6 +86,7 @@ def fill(start, end):
         CurationChange.objects.create(curation=curation, table="memory", action="tag")
         FormerPath.objects.create(path=f"former-{n}", category=category)
         TagAlias.objects.create(alias=f"alias-{n}", tag=f"tag-{n}")
+        LocalText.objects.create(kind="tag", tag=f"tag-{n}", role="alias", text=f"local-{n}", project_ids=[n])
         Suggestion.objects.create(
             kind="category",
             project=project,
