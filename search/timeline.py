@@ -130,11 +130,14 @@ def _notice_of_meaning(engine: Engine, query: SearchQuery, best: Hit, viewer: Vi
     """A warning if the best hit has neither the words of the query nor a term of that name."""
     with snapshot():
         plan = resolve_query(engine, query, viewer, datetime.now(UTC)).plan
-        # Without the limit of what is near.
         without_meaning = replace(plan, meaning=None)
         if engine.filter_ids(without_meaning, [best.id]):
             return []
-        which = "The anchor does not contain" if engine.any_match([without_meaning])[0] else "No memory contains"
+        are_contained = engine.any_match([without_meaning])[0]
+    if are_contained and query.mode == Mode.SEMANTIC:
+        # It was asked for by meaning, whatever its words.
+        return []
+    which = "The anchor does not contain" if are_contained else "No memory contains"
     near = f"this is the nearest in meaning ({best.why.similarity:.2f})"
     return [SearchWarning(f"{which} “{legible(query.text, 60)}”; {near}.", "query")]
 

@@ -13,6 +13,7 @@ from access.viewer import command_viewer
 from memories.models import Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
+from tests.unified_corpus import AtOnce
 
 pytestmark = pytest.mark.django_db
 
@@ -168,7 +169,8 @@ def test_a_forged_cursor_is_an_error(caller, query, last):
     assert "cursor: is not a cursor" in found(caller, f"{query}&cursor={forged}", 422)["detail"]
 
 
-def test_a_unified_search_has_pages_and_no_cursor(caller):
+def test_a_unified_search_has_pages_and_no_cursor(caller, monkeypatch):
+    monkeypatch.setattr("search.unified.legs._threads", AtOnce())
     reply = found(caller, "mode=unified&q=tea&page_size=1")
     assert (reply["has_more"], reply["next_cursor"]) == (True, None)
 

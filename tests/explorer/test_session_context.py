@@ -81,7 +81,7 @@ def test_hook_reads_the_context_as_text(corpus):
     assert reply["text"].startswith("# boat: 6 memories\n")
     assert reply["tokens"] <= 500
     assert [section["key"] for section in reply["sections"]] == ["pinned", "decisions", "proposed", "changed"]
-    assert reply["sections"][1]["query"] == "project=boat&state=active&type=decision"
+    assert reply["sections"][1]["query"] == "project=boat&type=decision&state=active"
     wrong = client.get("/api/context?budget=20")
     assert wrong.status_code == 422
     assert "budget: 20 is too small" in wrong.json()["detail"]

@@ -107,7 +107,6 @@ def test_time_reveals_no_memory_of_another_project(corpus):
         pytest.param("qqqzzzxx", "semantic", "No memory contains “qqqzzzxx”; this is the nearest in", id="by meaning"),
         pytest.param("green tea", "hybrid", "", id="words"),
         pytest.param("green tea", "semantic", "", id="by meaning, with words that there are"),
-        pytest.param("hospitality", "hybrid", "", id="a name that the anchor carries"),
         pytest.param("hospitality", "semantic", "No memory contains “hospitality”; this is", id="a name, by meaning"),
     ],
 )
@@ -115,6 +114,11 @@ def test_anchor_that_has_none_of_the_words_is_named_as_such(embedded, everyone, 
     found = around(everyone, query=query, mode=mode, min_similarity=0)
     assert found.anchor
     assert [warning.message[: len(expected)] for warning in found.warnings] == [expected] * bool(expected)
+
+
+def test_anchor_that_carries_the_name_is_not_called_near(embedded, everyone):
+    found = around(everyone, query="hospitality")
+    assert (found.anchor.id, found.warnings) == (pk_of("t7"), ())
 
 
 def test_anchor_of_a_hidden_state_is_shown_and_its_neighbours_are_not(corpus, everyone):
