@@ -4,8 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
+
+from hatchling import build as hatchling_build
 
 import mnemoscope
 
@@ -29,6 +33,34 @@ def test_whole_site_is_in_the_wheel_and_nothing_of_it_at_its_top():
     assert set(WHEEL["only-include"]) == site | {"mnemoscope"}
     assert WHEEL["sources"] == {name: f"mnemoscope/site/{name}" for name in site}
     assert set(WHEEL["force-include"].values()) == {"mnemoscope/site/manage.py", "mnemoscope/site/pyproject.toml"}
+
+
+def test_wheel_and_source_have_everything_that_running_takes(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    wheel = tmp_path / hatchling_build.build_wheel(str(tmp_path))
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+    assert {name.partition("/")[0].partition("-")[0] for name in inside} == {"mnemoscope"}
+    for part in (
+        "manage.py",
+        "pyproject.toml",
+        "config/settings.py",
+        "memories/migrations/0001_initial.py",
+        "memories/sample/team.jsonl",
+        "static/css/outage.css",
+        "templates/base.html",
+    ):
+        assert f"mnemoscope/site/{part}" in inside
+    assert not [name for name in inside if name.endswith(".pyc") or "/tests/" in name or "/var/" in name]
+    with tarfile.open(tmp_path / hatchling_build.build_sdist(str(tmp_path))) as archive:
+        source = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"bootstrap.py", "requirements/base.txt", "tests/conftest.py", "mnemoscope/__init__.py"} <= source
+
+
+def test_checkout_can_be_installed_in_place(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with zipfile.ZipFile(tmp_path / hatchling_build.build_editable(str(tmp_path))) as archive:
+        assert archive.read("_mnemoscope.pth").decode().strip() == str(ROOT)
 
 
 def test_installed_command_runs_the_site_beside_it_with_the_data_of_the_user(tmp_path):
