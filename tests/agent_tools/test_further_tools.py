@@ -166,7 +166,7 @@ def test_memories_are_forgotten_after_a_preview_and_come_back_together(ids):
 
 
 def test_preview_of_forgetting_says_what_matches_in_other_states(ids):
-    preview = toon_format.decode(told("forget", query="sugar"))
+    preview = toon_format.decode(told("forget", query="sugar", mode="keyword"))
     assert preview["would_delete"] == 1
     assert preview["hidden"].startswith("1 more matches in other states")
 
@@ -190,9 +190,6 @@ def test_reply_names_the_memories_that_are_superseded_and_what_replaced_them_bef
     assert third["supersedes"] == [f"{old} Crane brake slips (until now superseded by #{second['id']})"]
     fourth = toon_format.decode(told("relate", id=second["id"], target=ids["b1"], rel="supersedes"))
     assert fourth["supersedes"] == [f"{old} Crane brake slips (until now superseded by #{first['id']})"]
-    writer = viewer_of("boat", scopes=["write"])
-    silent = told("store_memory", writer, content="Nor a brake.", project="boat", supersedes=[old])
-    assert "Crane" not in silent
 
 
 def test_first_memory_of_a_project_says_so_and_names_projects_of_similar_names(ids):

@@ -38,7 +38,8 @@ def test_a_file_is_imported_and_reported(jsonl):
     batch = last_batch()
     assert batch_counts(batch) == (3, 3, 0, 0, 0)
     assert (batch.state, batch.format) == ("done", "jsonl")
-    assert f"This is batch {batch.pk}; undo with: manage.py import_memories --undo {batch.pk}" in said
+    assert f"This is batch {batch.pk}; undo with: " in said
+    assert f"manage.py import_memories --undo {batch.pk}\n" in said
     memory = Memory.objects.get(external_id="m1")
     assert (memory.title, memory.batch_id, memory.raw["tags"]) == ("Memory number 1.", batch.pk, ["t1"])
     event = AuditEvent.objects.get()
