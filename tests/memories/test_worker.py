@@ -25,6 +25,7 @@ from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memor
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
 from tests.embedding import embed_all
+from web.command_line import command
 
 pytestmark = pytest.mark.django_db
 EVERYTHING = command_viewer()
@@ -464,7 +465,7 @@ def test_model_of_another_width_is_refused_with_what_to_do():
         embed_all("wide", **loading(Renamed("wide", 512)))
     assert str(error.value) == (
         "The vectors of wide have 512 dimensions; the column has 384. Set EMBEDDING_MODEL to a model with 384, or "
-        "change the column: python manage.py embedding_dimensions 512"
+        f"change the column: {command('embedding_dimensions 512')}"
     )
 
 

@@ -19,8 +19,10 @@ from search.management.commands import index as command
 from search.query import SearchQuery
 from search.run import run
 from tests.search.indexed import follower
+from web.command_line import local_command
 
 MEMORIES = 16
+REBUILD = local_command("index --rebuild")
 
 
 @pytest.fixture
@@ -60,14 +62,14 @@ def test_it_tells_what_waits_and_what_is_wrong(indexed):
     store.report_damage("a segment is cut off")
     assert "It is going to be rebuilt: a segment is cut off" in said()
     outbox.stop_following()
-    assert "Changes are not followed: manage.py index --rebuild" in said()
+    assert f"Changes are not followed: {REBUILD}" in said()
 
 
 @pytest.mark.parametrize("options", [{}, {"check": True}], ids=["show", "check"])
 def test_without_an_index_it_tells_how_to_make_one(memories, options):
     assert fails(**options) == (
         "",
-        "There is no search index to read: there is none yet. Rebuild it: manage.py index --rebuild",
+        f"There is no search index to read: there is none yet. Rebuild it: {REBUILD}",
     )
 
 
@@ -105,7 +107,7 @@ def test_check_names_the_memories_that_differ(indexed):
     text, error = fails(check=True)
     assert f"1 different in the index and in the database: #{changed}\n" in text
     assert "1 not in the index: #1000000000\n" in text
-    assert error == "The search index differs from the database. Rebuild it: manage.py index --rebuild"
+    assert error == f"The search index differs from the database. Rebuild it: {REBUILD}"
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         cursor.execute("TRUNCATE memories_memory CASCADE")
