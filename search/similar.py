@@ -118,7 +118,7 @@ class _Anchor:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """What is compared: the vectors of the parts of a memory or a text, by a model, and the least similarity."""
+    """A memory or a text, as the vectors of its parts by a model, and the least similarity."""
 
     title: str
     model_id: int

@@ -87,7 +87,7 @@ def embedded_share(searched: SearchableTable, engine: Engine, resolved: Resolved
     return _shares.get(key, (revision.revision, progress), read)
 
 
-# What viewers of some projects see: the check of thousands of rows must not take the time of each search.
+# For viewers of some projects: the check of thousands of rows must not take the time of each search.
 _shares = RepeatedReads[tuple[object, ...], EmbeddedShare | None]()
 
 

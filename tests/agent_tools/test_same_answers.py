@@ -226,5 +226,5 @@ def test_random_queries_give_the_same_answer_through_every_interface(is_ready, c
             for notice in expected_notices:
                 assert any(notice.rstrip(".") in shown for shown in page["notices"]), (query, notice, page["notices"])
             without_meaning += NOT_READY in expected_notices
-    # Of the queries with a text, by a mode that uses meaning.
+    # Most queries have a text, and a mode that uses meaning.
     assert without_meaning == 0 if is_ready else without_meaning > QUERIES // 3
