@@ -33,6 +33,7 @@ from explorer.memory_page import build_memory, build_similar
 from explorer.page import Notice, build_context, build_values_context, build_verdict, problem_notices
 from explorer.panel import PanelContext, PanelRequest, build_panel, panel_url
 from explorer.status import build_status, site_status
+from explorer.take_out import build_take_out
 from explorer.visible_tree import CategoryNotFoundError
 from memories.history import EventNotFoundError, History, memory_history
 from memories.queries import MemoryDetail, memory_details, memory_version, timeline_around
@@ -87,12 +88,21 @@ def explore(request: PageRequest) -> HttpResponse:
     return page_response(
         request,
         "explorer/explore.html",
-        {"explorer": context, "panel": panel},
+        {
+            "explorer": context,
+            "panel": panel,
+            "take_out": None if problems else build_take_out(query, result, _site(request)),
+        },
         partial="explorer",
         timings=result.timings,
         status=422 if problems and wants_fragment(request) else 200,
         address=panel_url(query, asked.sel),
     )
+
+
+def _site(request: HttpRequest) -> str:
+    """The address of the server, as the browser knows it."""
+    return request.build_absolute_uri("/").rstrip("/")
 
 
 def _listed(result: SearchResult, unified_result: UnifiedResult | None) -> tuple[list[int], int]:

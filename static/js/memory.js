@@ -7,11 +7,12 @@
     try {
       await navigator.clipboard.writeText(button.dataset.copy);
       button.classList.add("done");
-      status.textContent = `${button.dataset.copy} copied`;
+      status.textContent = button.dataset.copy.length > 40 ? "Copied" : `${button.dataset.copy} copied`;
       setTimeout(() => { button.classList.remove("done"); status.textContent = ""; }, 1500);
     } catch {
-      // Copying is not allowed: select the id, so that the reader can copy it.
-      getSelection().selectAllChildren(document.getElementById("memory-id"));
+      // Copying is not allowed: select the text, so that the reader can copy it.
+      const text = button.parentElement.querySelector("code") ?? document.getElementById("memory-id");
+      getSelection().selectAllChildren(text);
     }
   });
 

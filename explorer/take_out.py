@@ -1,0 +1,57 @@
+"""The results of a page for elsewhere: as files, and as the same search through the API and MCP."""
+
+import json
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from explorer.links import Link
+from search.query import SearchQuery
+from search.result import SearchResult
+from text.formatting import number
+
+_FORMATS = (("JSON lines", "jsonl"), ("CSV", "csv"), ("Markdown notes", "markdown"))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A search as it is called elsewhere."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOut:
+    """The menu to take results elsewhere. There are no files of a total that is a lower bound."""
+
+    label: str
+    files: tuple[Link, ...]
+    calls: tuple[Call, ...]
+
+
+def build_take_out(query: SearchQuery, result: SearchResult, site: str) -> TakeOut:
+    """The menu of a page. `site` is the address of the server."""
+    plain = query.with_(sort=None, page_size=25)
+    # An export without any filter has every state; the page has these.
+    matching = plain if plain.state or plain.not_state else plain.with_(state=("active", "proposed"))
+    matching = matching.with_(facet_scope=SearchQuery().facet_scope, bucket=SearchQuery().bucket)
+    exact = not (query.is_unified or result.at_least) and result.total
+    address = f"{reverse('api:export')}?{matching.querystring()}"
+    files = tuple(Link(label, f"{address}&format={name}") for label, name in _FORMATS if exact)
+    parameters = plain.querystring()
+    search = f"{site}{reverse('api:api-root')}search{f'?{parameters}' if parameters else ''}"
+    return TakeOut(
+        label=f"Export {number(result.total)}…" if files else "Use elsewhere…",
+        files=files,
+        calls=(
+            Call("With the API", f'curl -H "Authorization: Bearer $KEY" "{search}"'),
+            Call("With an agent (MCP)", f"search {json.dumps(_arguments(plain), ensure_ascii=False)}"),
+        ),
+    )
+
+
+def _arguments(query: SearchQuery) -> dict[str, object]:
+    """The arguments of the tool `search`."""
+    applied = query.applied()
+    return {"query": applied.pop("q"), **applied} if "q" in applied else applied

@@ -1,0 +1,55 @@
+"""The menu that takes the results of a page elsewhere."""
+
+import json
+import re
+from html import unescape
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from access.keys import make_key
+from access.viewer import command_viewer
+from tests.html import html_of
+
+
+@pytest.fixture
+def reader(corpus):
+    client = Client()
+    client.force_login(User.objects.create_superuser("reader"))
+    return client
+
+
+def menu_of(reader, address):
+    return re.search(r'<details class="take-out">.*?</details>', html_of(reader.get(address)), re.DOTALL)[0]
+
+
+@pytest.mark.parametrize(
+    ("address", "total"),
+    [
+        pytest.param("/explore/", 14, id="everything"),
+        pytest.param("/explore/?q=tea&mode=keyword&sort=newest", 6, id="a text"),
+        pytest.param("/explore/?state=archived&state=superseded", 2, id="other states"),
+    ],
+)
+def test_files_hold_as_many_memories_as_the_page_says(reader, address, total):
+    menu = menu_of(reader, address)
+    assert f"<summary>Export {total}…</summary>" in menu
+    link = re.search(r'<a class="link" href="([^"]+)" download>JSON lines</a>', menu)[1]
+    lines = map(json.loads, b"".join(reader.get(unescape(link)).streaming_content).splitlines())
+    assert sum("record" not in line for line in lines) == total
+
+
+def test_calls_are_the_same_search(reader):
+    api, agent = re.findall(r"<code>(.*?)</code>", menu_of(reader, "/explore/?q=tea&mode=keyword&tag=green"))
+    address = re.search(r'"http://testserver(/api/search\?[^"]+)"', unescape(api))[1]
+    key = make_key(name="reader", scopes=["read"], every_project=True, viewer=command_viewer()).raw
+    reply = Client(headers={"Authorization": f"Bearer {key}"}).get(address).json()
+    assert reply["filters"] == {"q": "tea", "mode": "keyword", "tag": ["green"]}
+    assert json.loads(unescape(agent).removeprefix("search ")) == {"query": "tea", "mode": "keyword", "tag": ["green"]}
+
+
+def test_unified_results_are_no_file(reader):
+    menu = menu_of(reader, "/explore/?q=tea&mode=unified")
+    assert "<summary>Use elsewhere…</summary>" in menu
+    assert "download" not in menu
