@@ -287,13 +287,16 @@ def _terms(table: str, columns: str, ids: Collection[int]) -> dict[int, Term]:
     return {row[0]: Term(*row) for row in rows}
 
 
-def similar_names(model: type[Category] | type[Concept] | type[Entity], name: str, limit: int = 10) -> list[int]:
-    """Ids of rows with a similar name, the most similar first. Callers show only what the viewer may see."""
+def similar_names(model: type[Category] | type[Concept] | type[Entity], name: str, limit: int) -> list[int]:
+    """Ids of rows with a similar name, the most similar first. Callers show only what the viewer may see: the limit
+    must leave room for that, or names that they may not see would replace others.
+    """
     short = name.rsplit("/", 1)[-1] if model is Category else name.partition(":")[2] or name
     rows = (
         model._default_manager.filter(name__trigram_similar=short[:200])
         .annotate(similarity=TrigramSimilarity("name", short[:200]))
         .filter(similarity__gte=_SIMILAR)
-        .order_by(F("similarity").desc(), "pk")
+        # Not by id alone: it shows who used a name first.
+        .order_by(F("similarity").desc(), "name", *(["entity_type"] if model is Entity else []), "pk")
     )
     return list(rows.values_list("pk", flat=True)[:limit])

@@ -48,6 +48,8 @@ from text.query_syntax import TextQuery, parse_text, plain_text_of
 # Modes that find memories by the names of what they carry.
 _BY_NAME = {Mode.HYBRID, Mode.KEYWORD, Mode.FACETED, Mode.UNIFIED}
 _MAX_NAME_LENGTH = 500
+# Similar names to look up. Of viewers of some projects more, since most may be names of others.
+_SIMILAR, _SIMILAR_OF_ALL = 10, 2_000
 # The values of a list with commas for which similar names are looked up.
 _MAX_PARTS = 5
 
@@ -389,7 +391,7 @@ def _near_names(resolved: ResolvedQuery, engine: Engine, visible: EngineQuery, k
         return difflib.get_close_matches(name.lower(), STATES, 3, 0.5)
     if kind in {FacetKind.TREE, FacetKind.IDS}:
         model = Category if kind == FacetKind.TREE else Concept if key == "concept" else Entity
-        ids = similar_names(model, name)
+        ids = similar_names(model, name, _SIMILAR if visible.project_ids is None else _SIMILAR_OF_ALL)
         request = FacetRequest(key, only=tuple(ids))
         counted = engine.counts(visible, [request], zone=resolved.zone, now=resolved.now, days=False).facets[key]
         found = {value.value for value in counted.values if value.count}

@@ -310,3 +310,13 @@ def test_names_that_may_be_taken_elsewhere_are_tried_a_limited_number_of_times(a
     status, error = a.refused("/curation/rename", **asked, name="another")
     assert (status, error["error"]) == (429, "too_many_names_tried")
     a.curate("rename", kind="tag", term="own", name="another", dry_run=True)
+
+
+def test_names_of_others_do_not_replace_similar_names_that_are_suggested(a, b):
+    a.store("advisories", "Ours.", concepts=["kettle of tea"], categories=["Kettle of tea"])
+    b.store(
+        "keps", "Theirs.", concepts=[f"kettle {n}" for n in range(15)], categories=[f"kettle {n}" for n in range(15)]
+    )
+    assert a.get("/concepts/kettle").json()["did_you_mean"] == ["kettle of tea"]
+    (warning,) = a.get("/search?category=kettle").json()["warnings"]
+    assert warning["did_you_mean"] == ["kettle-of-tea"]
