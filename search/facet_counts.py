@@ -25,6 +25,7 @@ from search.facets import FACET, FACETS, DateBuckets, Facet, FacetKind, FacetSpe
 from search.histogram import Histogram, build_histogram, build_hours, effective_interval, histogram_domain
 from search.plan import ResolvedQuery, visible_ids
 from search.query import Interval, SearchQuery
+from text.analysis import fold
 from text.formatting import local_time
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 # Roots, and children of each open node, in the tree of the sidebar.
 _TREE_ROOTS = 12
 _TREE_CHILDREN = 8
+# Values to request of which those with the least count are ordered by name.
+_TIED = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
     facets = []
     for spec in FACETS:
         counted = counts.facets[spec.key]
+        if plan.project_ids is not None and not (spec.kind == FacetKind.TREE and facet_limit is None):
+            counted = _ordered_by_name(spec, counted, _limit(spec, facet_limit), resolved)
         if facet_limit is not None:
             values = value_rows(spec, counted.values, resolved, hides)
         elif spec.kind == FacetKind.TREE:
@@ -121,9 +126,36 @@ def _request(
 ) -> FacetRequest:
     if spec.kind == FacetKind.TREE and facet_limit is None:
         return _tree_request(spec, tree, always)
-    # One more than the sidebar shows: a single further value replaces the link to more.
-    limit = spec.limit + 1 if facet_limit is None else facet_limit
+    limit = _limit(spec, facet_limit)
+    if plan.project_ids is not None and spec.kind in (FacetKind.IDS, FacetKind.TREE):
+        limit = max(limit, _TIED)
     return FacetRequest(spec.key, limit=limit, always=_chosen_values(plan, spec.key))
+
+
+def _limit(spec: FacetSpec, facet_limit: int | None) -> int:
+    # One more than the sidebar shows: a single further value replaces the link to more.
+    return spec.limit + 1 if facet_limit is None else facet_limit
+
+
+def _ordered_by_name(spec: FacetSpec, counted: FacetCounts, limit: int, resolved: ResolvedQuery) -> FacetCounts:
+    """The largest values and the chosen ones, equal counts by name.
+
+    Engines order them by id, which shows a viewer of some projects which names others used first.
+    """
+    if spec.kind not in (FacetKind.IDS, FacetKind.TREE) or not counted.values:
+        return counted
+    least = counted.values[min(limit, len(counted.values)) - 1].count if limit else 0
+    chosen = set(_chosen_values(resolved.plan, spec.key))
+    values = by_count_and_name(spec, [v for v in counted.values if v.count >= least or v.value in chosen], resolved)
+    kept = [v for place, v in enumerate(values) if place < limit or v.value in chosen]
+    return replace(counted, values=tuple(kept))
+
+
+def by_count_and_name(spec: FacetSpec, values: Sequence[ValueCount], resolved: ResolvedQuery) -> list[ValueCount]:
+    """Values by their counts, equal ones by name."""
+    terms = value_terms(spec, [v.value for v in values], resolved)
+    labels = {value: fold(term.label) for value, term in terms.items()}
+    return sorted(values, key=lambda v: (-v.count, labels.get(v.value, ""), str(v.value)))
 
 
 def _tree_request(spec: FacetSpec, tree: list[TreeNode], always: set[int]) -> FacetRequest:

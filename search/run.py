@@ -31,6 +31,7 @@ from search.engines.index.outbox import backlog
 from search.facet_counts import (
     Counted,
     build_facet,
+    by_count_and_name,
     count_facets,
     counted_rows,
     hidden_by_exclusions,
@@ -208,6 +209,8 @@ def _listed_facet(
 ) -> Facet:
     """The values of a page of a listing. `distinct` is the number of values on all pages."""
     listed = list(counts.values)
+    if resolved.plan.project_ids is not None and spec.kind in {FacetKind.IDS, FacetKind.TREE}:
+        listed = by_count_and_name(spec, listed, resolved)
     if listing.search or listing.sort == "name":
         terms = value_terms(spec, [v.value for v in listed], resolved)
         wanted = fold(listing.search)

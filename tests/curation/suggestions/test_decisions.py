@@ -258,13 +258,12 @@ def test_deciding_takes_a_curator_of_the_project(garden):
     assert accepted(row, member_of("garden")).state == "accepted"
 
 
-def test_names_that_others_use_are_merged_by_nobody_who_may_not_write_there(db):
+def test_tags_that_others_use_too_are_merged_in_the_projects_of_who_accepts(db):
     remember("mill", "One", "One.", tags=["flour", "flours"])
-    remember("garden", "Two", "Two.", tags=["flour"])
-    row = made(Kind.TAG_DUPLICATE)
-    with pytest.raises(SuggestionRefusedError):
-        accepted(row, member_of("mill"))
-    assert Memory.objects.get(title="Two").tags == ["flour"]
+    remember("garden", "Two", "Two.", tags=["flour", "flours"])
+    accepted(made(Kind.TAG_DUPLICATE), member_of("mill"))
+    assert len(Memory.objects.get(title="One").tags) == 1
+    assert Memory.objects.get(title="Two").tags == ["flour", "flours"]
 
 
 @pytest.mark.django_db(transaction=True)
