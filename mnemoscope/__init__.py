@@ -18,7 +18,9 @@ def main() -> None:
     if is_installed and not os.environ.get("MNEMOSCOPE_HOME"):
         from platformdirs import user_data_path
 
-        os.environ["MNEMOSCOPE_HOME"] = str(user_data_path("mnemoscope", appauthor=False))
+        home = str(user_data_path("mnemoscope", appauthor=False))
+        # The second one tells messages that nobody has to type the first.
+        os.environ |= {"MNEMOSCOPE_HOME": home, "MNEMOSCOPE_USUAL_HOME": home}
     sys.path.insert(0, str(INSTALLED_SITE if is_installed else HERE.parent))
     from manage import main as manage
 

@@ -20,4 +20,5 @@ def command(arguments: str) -> str:
 def local_command(arguments: str) -> str:
     """The same for the terminal of this machine: with MNEMOSCOPE_HOME, without which it would use another database."""
     home = os.environ.get("MNEMOSCOPE_HOME", "")
-    return f"MNEMOSCOPE_HOME={shlex.quote(home)} {command(arguments)}" if home else command(arguments)
+    is_usual = home == os.environ.get("MNEMOSCOPE_USUAL_HOME", "")
+    return command(arguments) if is_usual else f"MNEMOSCOPE_HOME={shlex.quote(home)} {command(arguments)}"
