@@ -125,12 +125,12 @@ def _includes(now: _Right, then: _Right) -> bool:
 
 def _rights(viewer: Viewer) -> dict[str, _Right]:
     """The scopes and projects of a viewer; None for every project."""
-    projects, writable = viewer.project_ids, viewer.writable_project_ids
-    return {
-        "scopes": sorted(viewer.scopes),
-        "projects": None if projects is None else sorted(projects),
-        "writable": None if writable is None else sorted(writable),
+    projects = {
+        "projects": viewer.project_ids,
+        "writable": viewer.writable_project_ids,
+        "curated": viewer.curated_project_ids,
     }
+    return {"scopes": sorted(viewer.scopes), **{k: None if ids is None else sorted(ids) for k, ids in projects.items()}}
 
 
 def _owner(request: HttpRequest) -> str:

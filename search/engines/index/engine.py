@@ -148,25 +148,25 @@ class IndexEngine:
                 # them.
                 show_scores = plan.project_ids is None
                 return [(memory_id, score if show_scores else None) for memory_id, score in found]
-            return [(place.id, None) for place in self._places(plan, order, limit, offset)]
+            docs = self._matches.docs(mask)
+            if order == Sort.TITLE:
+                return [(place.id, None) for place in by_title(self._view, docs, offset, limit)]
+            # Without their dates, since these may be all memories.
+            docs = by_date(self._view, docs, offset + limit, order)[offset:]
+            return [(memory_id, None) for memory_id in ids_at(self._view, docs)]
 
     def places(
         self, plan: EngineQuery, order: Sort, *, limit: int, offset: int = 0, after: Place | None = None
     ) -> list[Place]:
         with reporting_failures(self._view):
-            return self._places(plan, order, limit, offset, after)
-
-    def _places(
-        self, plan: EngineQuery, order: Sort, limit: int, offset: int, after: Place | None = None
-    ) -> list[Place]:
-        docs = self._matches.docs(self._matches.of(plan))
-        if order == Sort.TITLE:
-            return by_title(self._view, docs, offset, limit, after)
-        if after is not None:
-            docs = _after(self._view, docs, order, after)
-        docs = by_date(self._view, docs, offset + limit, order)[offset:]
-        dates = values_at(self._view, date_of(order), docs).tolist()
-        return [Place(*one) for one in zip(map(days.instant_of, dates), ids_at(self._view, docs), strict=True)]
+            docs = self._matches.docs(self._matches.of(plan))
+            if order == Sort.TITLE:
+                return by_title(self._view, docs, offset, limit, after)
+            if after is not None:
+                docs = _after(self._view, docs, order, after)
+            docs = by_date(self._view, docs, offset + limit, order)[offset:]
+            dates = map(days.instant_of, values_at(self._view, date_of(order), docs).tolist())
+            return [Place(*one) for one in zip(dates, ids_at(self._view, docs), strict=True)]
 
     def counts(
         self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
