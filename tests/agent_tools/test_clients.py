@@ -227,6 +227,14 @@ def test_stranger_is_refused_at_the_door(shared_ids, site, headers, status, erro
         assert own.status_code in {200, 406}
 
 
+def test_guessing_keys_is_slowed_down_here_too(shared_ids, site, monkeypatch):
+    monkeypatch.setattr("access.keys.WRONG_PER_ADDRESS", 2)
+    with httpx2.Client(base_url=site, timeout=120) as http:
+        guesses = [{"X-API-Key": f"mnk_{number:040}"} for number in range(3)]
+        codes = [http.post("/mcp", json=INITIALIZE, headers=guess).status_code for guess in guesses]
+    assert codes == [401, 401, 429]
+
+
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
 def test_no_stream_is_held_open_for_who_only_listens(shared_ids, site, method):
     headers = {"Authorization": f"Bearer {key_for()}", "Accept": "text/event-stream"}
