@@ -1,5 +1,6 @@
 """A campaign: faults one after the other while everybody writes, and after each a comparison with the ledger."""
 
+import copy
 import itertools
 import json
 import os
@@ -87,8 +88,6 @@ class Campaign:
         if not self.prober.write("store", {entry: version}, lambda: [self.prober.client.store(body)]):
             raise SiteError(f"The first memory cannot be stored: {self.ledger.refused}")
         pages = Pages(self.http_of_pages(), link, PROJECT)
-        curators_pages = Pages.__new__(Pages)
-        curators_pages.http, curators_pages.project, curators_pages.cookies = pages.http, PROJECT, pages.cookies
         seed, stdio = str(self.options.seed), McpStdio(self.site, key)
         common = (self.ledger, self.traffic, seed)
         self.importer = Importer(self.site, self.options.folder, IMPORTED, *common)
@@ -99,7 +98,7 @@ class Campaign:
             SingleWriter(McpHttp(self.http), Rest.name, *common),
             SingleWriter(stdio, McpHttp.name, *common),
             SingleWriter(pages, McpStdio.name, *common),
-            Curator(self.http, McpHttp(self.http), curators_pages, *common),
+            Curator(self.http, McpHttp(self.http), copy.copy(pages), *common),
             self.importer,
         ]
         self.scene = Scene(self.site, self.home.parent, self.rng, [stdio], self.importer, self.no_disk)
@@ -343,7 +342,7 @@ class Campaign:
             "cycles": figures.cycles,
             "seconds": round(figures.seconds),
             "cores": os.cpu_count(),
-            "memories": len(ledger.entries),
+            "memories": sum(entry.version is not None for entry in ledger.entries),
             "acknowledged": {name: dict(verbs) for name, verbs in sorted(through.items())},
             "unanswered": dict(ledger.unanswered),
             "unanswered_but_done": ledger.done_unanswered,

@@ -318,23 +318,21 @@ class Asker:
     def curate(self, watcher: Watcher) -> Question:
         """A change to the vocabulary that concerns the curator's own project alone.
 
-        Whether a category, concept or entity may be renamed, moved or merged depends on others who use it, and says so.
+        Whether a category, concept or entity may be made, renamed, moved or merged depends on others who use the name,
+        and says so.
         """
         rng = self.rng
         kind = rng.choice(("tag", "concept", "entity", "category"))
         other, term = self.written_name(watcher), self.written_name(watcher)
         named = f"tool:{term}" if kind == "entity" else term
-        own = f"{MARK}crew{self.count}x{rng.randrange(1000)}"
         dry = {"dry_run": True} if rng.random() < 0.5 else {}
         text = {"description": f"{MARK}crewtext"}
-        linked = {"kind": "concept", "name": own, "memories": self.mine[watcher.name][-3:], **text}
         verb, body = rng.choice(
             (
                 ("rename", {"kind": "tag", "term": term, "name": other, **dry}),
                 ("merge", {"kind": "tag", "source": term, "target": other, **dry}),
                 ("alias", {"kind": kind, "term": named, "add": [other], **dry}),
                 ("edit", {"kind": "concept", "term": term, **text, **dry}),
-                ("create", {**linked, **dry}),
             )
         )
         return Question(watcher.name, "rest", "POST", f"/api/curation/{verb}", body, f"curate {verb} {body['kind']}")
@@ -469,7 +467,7 @@ def align(step: int) -> str:
     )
 
 
-def record(world: World, probes: int, seed: int) -> list[Turn]:
+def record(world: World, probes: int, seed: int, progress: Callable[[int], None] | None = None) -> list[Turn]:
     """Ask questions where nobody else writes, and note the answers."""
     asker = Asker(seed)
     turns: list[Turn] = []
@@ -486,6 +484,8 @@ def record(world: World, probes: int, seed: int) -> list[Turn]:
             asker.learn(question, answer)
             turn.asked.append((question, answer))
         turns.append(turn)
+        if progress is not None:
+            progress(step)
     return turns
 
 
@@ -556,6 +556,8 @@ _TIMES = (
     (re.compile(r"(version|cursor|token|after): \S+"), r"\1"),
     (re.compile(r'"engine": ?"\w+"|engine: \w+'), ""),
     (re.compile(r'(name="(?:token|version)" value=)"[^"]*"'), r"\1"),
+    # Recency is a part of the score.
+    (re.compile(r'("score": ?\d\.\d{3})\d+'), r"\1"),
     (re.compile(r"\d{1,2} \w{3} 20\d\d, \d\d:\d\d UTC"), "time"),
     (re.compile(r"\b5\d{6}\b"), "a term"),
     (re.compile(r"(?:<time[^>]*>).*?(?:</time>)", re.DOTALL), "time"),

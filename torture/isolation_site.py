@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from torture.clients import Http, McpCaller, McpHttp, McpStdio, NoAnswerError, Pages, RefusedError
-from torture.isolation import WATCHERS, Answer, Question, align, lines_of, record, replay
+from torture.isolation import OWNER, PROBES_PER_STEP, WATCHERS, Answer, Leaks, Question, align, lines_of, record, replay
 from torture.site import Site, SiteError, remove_folder
 
 _ACCOUNTS = "import json; from torture.accounts import make_accounts; print(json.dumps(make_accounts()))"
@@ -31,6 +31,9 @@ class SiteWorld:
             link = site.output("sign_in_link", "--user", watcher.name.replace(" ", "-")).strip().splitlines()[-1]
             self.pages[watcher.name] = Pages(Http(site.port), link, watcher.project)
         self.connection = site.connect()
+        # Until then answers say that the database gives them.
+        while self.http[OWNER].done("GET", "/api/health")["index"]["state"] != "ready":
+            time.sleep(0.1)
 
     def ask(self, question: Question) -> Answer:
         if question.interface == "rest":
@@ -87,17 +90,22 @@ def run_isolation(
     # The files of Postgres have another owner.
     subprocess.run(["cp", "-a", str(quiet), str(noisy)], check=True)
 
-    def progress(name: str) -> Any:
-        return lambda step, leaks: step % 25 or say(f"{name}: {leaks.probes} probes, leaks {sum(leaks.kinds.values())}")
+    def progress(step: int, leaks: Leaks | None = None) -> None:
+        if step % 25 == 0:
+            where = (
+                "where nobody else writes"
+                if leaks is None
+                else f"where others write: {sum(leaks.kinds.values())} leaks"
+            )
+            say(f"{step * PROBES_PER_STEP} probes {where}")
 
     second = Site(noisy, port, EMBEDDING_MODEL=str(folder / "no-model"))
     try:
         world = SiteWorld(first, keys)
-        turns = record(world, probes, seed)
-        say(f"{sum(len(turn.asked) for turn in turns)} probes answered where nobody else writes")
+        turns = record(world, probes, seed, progress)
         world.end()
         world = SiteWorld(second, keys)
-        leaks = replay(world, turns, seed, public_text=public_text, progress=progress("where others write"))
+        leaks = replay(world, turns, seed, public_text=public_text, progress=progress)
         world.end()
     finally:
         for site in (first, second):
