@@ -13,7 +13,7 @@ from access.viewer import Viewer
 from categories.kinds import TERM_KINDS, VOCABULARIES
 from categories.local_texts import TermTexts, texts_of
 from categories.models import Category, Entity
-from categories.queries import aliases_of_tags
+from categories.queries import aliases_of_tags, category_nodes
 from curation.forms import OperationForm, RetagForm, forms_of, term_name
 from curation.memory_edits import MOST_MERGED
 from curation.models import Curation
@@ -53,6 +53,8 @@ class TermPage:
     ref: str
     label: str
     count: str
+    samples: tuple[Link, ...]
+    """The newest of its memories."""
     explore_url: str
     facts: tuple[tuple[str, str], ...]
     forms: tuple[OperationForm, ...]
@@ -175,12 +177,13 @@ def term_url(kind: str, ref: TermRef) -> str:
 
 def term_page(kind: str, ref: TermRef, viewer: Viewer, forms: list[OperationForm] | None = None) -> TermPage:
     value = str(ref) if kind == "tag" else labels(kind, [int(ref)])[int(ref)]
-    count = run(SearchQuery().only(kind, value), viewer, detail=HitDetail.NONE).total
+    found = run(SearchQuery().only(kind, value).with_(page_size=_SAMPLES), viewer, detail=HitDetail.INDEX)
     return TermPage(
         kind=kind,
         ref=str(ref),
-        label=value,
-        count=memories_label(count),
+        label=" / ".join(category_nodes([int(ref)])[int(ref)].names) if kind == "category" else value,
+        count=memories_label(found.total),
+        samples=tuple(Link(plain_title(hit.title_text) or f"#{hit.id}", memory_url(hit.id)) for hit in found.hits),
         explore_url=filter_url(kind, value),
         facts=tuple((name, text) for name, text in _facts(kind, ref, viewer) if text),
         forms=tuple(forms or forms_of(kind, ref)),

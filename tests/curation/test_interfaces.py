@@ -93,7 +93,7 @@ def test_what_is_refused_is_told_at_the_form(page, verb, data, reason):
 @pytest.mark.parametrize(
     ("kind", "name", "shown"),
     [
-        pytest.param("category", "stove", "kitchen/oven", id="category by alias"),
+        pytest.param("category", "stove", "Kitchen / Oven", id="category by alias"),
         pytest.param("concept", "heat", "temperature", id="concept with its relations"),
         pytest.param("entity", "person:Mio", "owns tool:kettle", id="entity with its relationships"),
         pytest.param("tag", "Tea", "Merge into another", id="tag"),
