@@ -30,7 +30,6 @@ from search.unified.service import UnifiedResult
 from search.why_not import Check, WhyNot
 from text.formatting import listed, memories, number, plural, spoken_number
 from text.titles import plain_title
-from web.command_line import command
 from web.validation import Problem
 
 _PAGE_SIZES = (25, 50, 100)
@@ -76,7 +75,6 @@ class EmptyState:
     relaxations: tuple[Link, ...]
     clear_url: str
     corpus_is_empty: bool
-    import_command: str = command("import_memories PATH")
 
 
 @dataclass(frozen=True, slots=True)
