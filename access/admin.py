@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 
 from access.forms import AdminSignInForm
 from access.keys import GRACE, KeyRefusedError, key_state, make_key, revoke_key, rotate_key
-from access.models import ApiKey, AuditEvent, Membership, SignInToken
+from access.models import ApiKey, AppGrant, AuditEvent, Invitation, Membership, SignInToken
 from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from access.services import membership_remove, membership_set
 from access.viewer import SCOPES
@@ -195,6 +195,26 @@ class SignInTokenAdmin(OwnersOnly, ShownOnlyAdmin):
     search_fields = ("user__username",)
     ordering = ("-created_at", "-pk")
     fields = ("user", "created_at", "expires_at", "used_at")
+
+
+@admin.register(Invitation)
+class InvitationAdmin(OwnersOnly, ShownOnlyAdmin):
+    list_display = ("note", "role", "created_by", "created_at", "expires_at", "used_by", "revoked_at")
+    list_display_links = ("role",)
+    list_select_related = ("created_by", "used_by")
+    list_filter = ("role", ("used_at", admin.EmptyFieldListFilter), ("revoked_at", admin.EmptyFieldListFilter))
+    search_fields = ("note", "created_by__username")
+    fields = ("note", "role", "projects", "created_by", "created_at", "expires_at", "used_by", "used_at", "revoked_at")
+
+
+@admin.register(AppGrant)
+class AppGrantAdmin(OwnersOnly, ShownOnlyAdmin):
+    list_display = ("key", "redirect_uri", "code_used_at", "access_expires_at")
+    list_select_related = ("key", "key__acts_for")
+    list_filter = (("access_expires_at", admin.EmptyFieldListFilter),)
+    search_fields = ("key__name", "redirect_uri")
+    # The hashes are useless to readers.
+    fields = ("key", "client_id", "resource", "redirect_uri", "code_expires_at", "code_used_at", "access_expires_at")
 
 
 @admin.register(AuditEvent)

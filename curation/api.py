@@ -120,8 +120,6 @@ _OPERATIONS: dict[type[Operation], str] = {
 }
 # The address of an operation on memories that is not a curator's.
 _ADDRESSES: dict[type[Operation], str] = {Forget: "/memories/forget"}
-# The scope that an operation needs, if it is not `curate`.
-_SCOPES: dict[type[Operation], str] = {Forget: "write"}
 # These change many memories at once: nobody does that unseen.
 _PREVIEWED = (Retag, Forget)
 
@@ -136,7 +134,7 @@ def _add_endpoint(model: type[Operation], description: str) -> None:
     router.post(
         _ADDRESSES.get(model, f"/curation/{model.verb}"),
         response={200: Answer, **_ERRORS},
-        auth=callers(_SCOPES.get(model, "curate")),
+        auth=callers(model.scope),
         operation_id=f"curation_{model.verb}",
         summary=model.verb.capitalize(),
         description=description,

@@ -31,7 +31,7 @@ from curation.queries import (
     visible_curation,
     visible_curations,
 )
-from curation.schemas import Create, Forget, Operation, Rename, Split, scope_of
+from curation.schemas import Create, Operation, Rename, Split, scope_of
 from curation.undo import UndoRefusedError, revert
 from curation.working_copy import CurationRefusedError, Relink, StateChange, TermRef, tags_after
 from memories.changes import Kind, changes_record_many, kind_of_values
@@ -287,8 +287,8 @@ def _refresh_search_terms(term_ids: Mapping[str, Collection[int]]) -> None:
 def _refuse_undo(curation: Curation, viewer: Viewer) -> None:
     if curation.undone_at is not None:
         raise UndoRefusedError(f"It was already undone on {curation.undone_at:%Y-%m-%d %H:%M} UTC.")
-    forgets = curation.verb == Forget.verb
-    allowed = viewer.writable_project_ids if forgets else viewer.curated_project_ids
+    by_writers = scope_of(curation.verb) == "write"
+    allowed = viewer.writable_project_ids if by_writers else viewer.curated_project_ids
     refs: dict[str, list[TermRef]] = {}
     for kind, _, ref in (key.partition(":") for key in curation.terms):
         refs.setdefault(kind, []).append(ref if kind == "tag" else int(ref))

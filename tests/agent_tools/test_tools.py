@@ -173,7 +173,7 @@ def test_budget_says_how_to_go_on(ids):
     reply = ask("search", max_tokens=300)
     kept = len(reply["memories"])
     assert reply["left_out"] == (
-        f"{14 - kept} of 14 memories, for max_tokens=300: raise it, or continue with limit={kept} page=2"
+        f"{14 - kept} of 14 memories, for max_tokens=300: raise it, or continue with offset={kept}"
     )
     further = ask("search", limit=kept, page=2)
     assert [row["id"] for row in further["memories"]] == [row["id"] for row in ask("search")["memories"]][

@@ -278,7 +278,7 @@ def test_every_field_at_fault_is_named(caller):
     [
         pytest.param("/api/serch", ["/api/search"], id="misspelt"),
         pytest.param("/api/search/", ["/api/search"], id="with a slash"),
-        pytest.param("/api/quux", [], id="unknown"),
+        pytest.param("/api/zzzz", [], id="unknown"),
         pytest.param("/api/memories/abc", None, id="not a number"),
         pytest.param("/api/memories/1%0A2", None, id="two lines"),
         pytest.param("/api/", None, id="root"),

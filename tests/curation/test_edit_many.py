@@ -189,7 +189,7 @@ def test_page_does_not_show_chosen_memories_of_other_projects(corpus):
 
 
 def test_boxes_to_tick_are_for_those_who_may_write(corpus):
-    assert 'id="act"' not in html_of(signed_in(tea="viewer").get("/explore/"))
+    assert 'id="act"' not in html_of(signed_in(tea="reader").get("/explore/"))
     User.objects.all().delete()
     assert 'form="act"' in html_of(signed_in(tea="curator").get("/explore/"))
 

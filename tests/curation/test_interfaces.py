@@ -171,7 +171,7 @@ def test_chips_and_values_lead_curators_to_the_curation_of_their_terms(page, cli
     values = html_of(page.get("/facets/category/"))
     assert 'href="/curate/?kind=category&amp;name=kitchen"' in values
     reader = User.objects.create_user("reader")
-    Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"), role="viewer")
+    Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"), role="reader")
     client.force_login(reader)
     assert "/curate/" not in html_of(client.get("/explore/?tag=kettle"))
     assert "/curate/" not in html_of(client.get("/facets/category/"))

@@ -96,7 +96,7 @@ def test_history_of_an_imported_memory_begins_with_its_import(jsonl):
     )
     restored = memory_version_restore(memory_id=memory.pk, event_id="first", viewer=EVERYTHING)
     assert restored.content == "A."
-    assert changes_of(events_of(memory)[0]) == {"content": ("B.", "A.")}
+    assert changes_of(events_of(memory)[0]) == {"title": ("B.", "A."), "content": ("B.", "A.")}
 
 
 def test_history_is_read_in_pages():

@@ -72,11 +72,12 @@ def test_language_that_nothing_stems_is_refused(tea):
         project_create(slug="x", name="X", language="klingon", viewer=command_viewer())
 
 
-def test_only_those_who_may_write_into_a_project_change_it(tea):
-    reader = Viewer(frozenset({tea.pk}), frozenset({"read"}))
-    writer = Viewer(frozenset({tea.pk}), frozenset({"read", "write"}), frozenset({tea.pk}))
+def test_only_curators_of_a_project_change_it(tea):
+    own = frozenset({tea.pk})
+    writer = Viewer(own, frozenset({"read", "write"}), own)
+    curator = Viewer(own, frozenset({"read", "write", "curate"}), own)
     with pytest.raises(NotAllowedError, match="cannot change the project 'tea'"):
-        update(tea, viewer=reader, name="x")
+        update(tea, viewer=writer, name="x")
     with pytest.raises(NotAllowedError, match="cannot create projects"):
-        project_create(slug="x", name="X", viewer=writer)
-    assert update(tea, viewer=writer, name="Tea house").name == "Tea house"
+        project_create(slug="x", name="X", viewer=curator)
+    assert update(tea, viewer=curator, name="Tea house").name == "Tea house"

@@ -13,7 +13,16 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from access.models import ApiKey, AuditEvent, IdempotentReply, Membership, MemoryChange, SignInToken
+from access.models import (
+    ApiKey,
+    AppGrant,
+    AuditEvent,
+    IdempotentReply,
+    Invitation,
+    Membership,
+    MemoryChange,
+    SignInToken,
+)
 from categories.models import (
     Category,
     CategoryLink,
@@ -79,6 +88,16 @@ def fill(start, end):
         key = ApiKey.objects.create(name=f"key-{n}", prefix="mnk_", key_hash=f"{n}", scopes=["read"], created_by=user)
         key.projects.add(project)
         SignInToken.objects.create(user=user, token_hash=f"{n}", expires_at=now)
+        Invitation.objects.create(token_hash=f"{n}", role="reader", created_by=user, expires_at=now)
+        AppGrant.objects.create(
+            key=key,
+            client_id=f"app-{n}",
+            redirect_uri="http://127.0.0.1/",
+            is_redirect_given=True,
+            code_hash=f"{n}",
+            code_challenge="",
+            code_expires_at=now,
+        )
         AuditEvent.objects.create(
             user=user, api_key=key, batch=batch, door="api", verb="update", subject_type="memory", subject_id=memory.pk
         )

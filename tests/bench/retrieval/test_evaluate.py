@@ -55,7 +55,7 @@ def test_every_mode_and_baseline_is_measured_and_nothing_is_left(folder, tmp_pat
     with (folder / "corpus.jsonl").open("a") as file:
         file.write(json.dumps({"_id": "odd-1", "title": "long " * 300, "text": "words"}) + "\n")
     with (folder / "queries.jsonl").open("a") as file:
-        file.write(json.dumps({"_id": "q7", "text": "kettle " * 200}) + "\n")
+        file.write(json.dumps({"_id": "q7", "text": "kettle " * 2_000}) + "\n")
     with (folder / "qrels" / "test.tsv").open("a") as file:
         file.write("q7\ttea-4\t1\n")
     done = evaluate(folder, "--json", tmp_path / "figures.json")
@@ -85,10 +85,10 @@ def test_every_mode_and_baseline_is_measured_and_nothing_is_left(folder, tmp_pat
     assert keyword["ids"]["q4"] == []
     assert keyword["engines"] == {"tantivy": 5}
     assert list(keyword["errors"].values()) == [["q7"]]
-    assert next(iter(keyword["errors"])).startswith("422: q: is 1,399 characters long")
+    assert next(iter(keyword["errors"])).startswith("422: q: is 13,999 characters long")
 
     assert "| keyword" in done.stdout
-    assert "- keyword, refused: 422: q: is 1,399 characters long" in done.stdout
+    assert "- keyword, refused: 422: q: is 13,999 characters long" in done.stdout
     assert "- 1 document refused by the import and found by no mode: title: " in done.stdout
     assert "- 1 document (home-5) without title and text" in done.stdout
 

@@ -359,7 +359,7 @@ def test_staff_sees_the_memories_of_their_projects_alone(staff, memory):
 def test_curator_may_edit_and_viewer_may_not(staff, memory):
     client = staff("curator")
     assert save(client, memory, tags="tea").status_code == 302
-    reader = staff("viewer")
+    reader = staff("reader")
     assert reader.get(page_of(memory)).status_code == 200
     assert reader.post(page_of(memory), {"title": "x"}).status_code == 403
     assert reader.post(reverse("admin:memories_memory_delete", args=[memory.pk]), {"post": "yes"}).status_code == 403
@@ -414,7 +414,7 @@ def test_project_is_described_by_those_who_may_write_into_it_and_made_by_neither
     client = staff("curator")
     assert client.post(address, {"name": "Tea house"}).status_code == 302
     assert client.get("/admin/memories/project/add/").status_code == 403
-    reader = staff("viewer")
+    reader = staff("reader")
     assert reader.get(address).status_code == 200
     assert reader.post(address, {"name": "x"}).status_code == 403
     assert Project.objects.get().name == "Tea house"

@@ -293,7 +293,7 @@ def test_reason_that_cannot_be_kept_is_refused(caller, stored, reason):
 
 def test_statements_do_not_grow_with_what_hangs_on_a_memory(caller, stored, django_assert_max_num_queries):
     links = [{"rel": "see", "target": f"t-{n}"} for n in range(50)]
-    concepts, entities = [f"concept {n}" for n in range(50)], [f"thing:entity {n}" for n in range(50)]
+    concepts, entities = [f"concept {n}" for n in range(25)], [f"thing:entity {n}" for n in range(25)]
     caller.send("patch", f"/api/memories/{stored['id']}", {"links": links, "concepts": concepts, "entities": entities})
     with django_assert_max_num_queries(16):
         assert len(caller.get(f"/api/memories/{stored['id']}").json()["links"]) == 50

@@ -32,7 +32,7 @@ def version_on(page):
 
 @pytest.mark.parametrize("path", ["edit/", "state/"])
 def test_memories_of_other_projects_are_not_found_and_those_one_reads_are_not_changed(corpus, path):
-    client = signed_in(tea="curator", boat="viewer")
+    client = signed_in(tea="curator", boat="reader")
     send = {"state": "archived", "content": "x", "field": "content"}
     assert client.post(f"/m/{number('b1')}/{path}", send).status_code == 403
     stranger = signed_in(tea="curator")
@@ -98,7 +98,7 @@ def test_successor_starts_with_what_it_replaces_and_only_of_memories_one_may_wri
     assert "Bought forty cups." in page
     assert f"#{number('t4')}" in page
     assert client.get(f"/m/new/?replaces={number('b1')}").status_code == 404
-    assert signed_in(boat="viewer").get("/m/new/").status_code == 403
+    assert signed_in(boat="reader").get("/m/new/").status_code == 403
 
 
 def test_memory_is_replaced_by_another_and_comes_back(corpus):
