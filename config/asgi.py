@@ -11,7 +11,8 @@ django.setup(set_prefix=False)
 from django.conf import settings  # noqa: E402
 
 from agent_tools.asgi import McpApplication  # noqa: E402 - they read the settings
-from memories.embedding.query import load_in_background  # noqa: E402
+from memories.embedding import query  # noqa: E402
+from memories.embedding.shared import RemoteQueries  # noqa: E402
 from search.cross_encoder import load_in_background as load_cross_encoder  # noqa: E402
 from search.warmup import warm_in_background  # noqa: E402
 from web.exchange import ExchangeApplication  # noqa: E402
@@ -24,8 +25,8 @@ if settings.METRICS_TOKEN:
     from config.metrics import measured
 
     application = measured(application)
+# The worker has the model.
+query.use(RemoteQueries())
 steady_memory()
-# Objects loaded with the model are permanent too.
-load_in_background(then=steady_memory)
 load_cross_encoder()
 warm_in_background()

@@ -21,8 +21,8 @@ EXAMPLE = "postgresql://user:password@host:5432/name?sslmode=require"
 BACKGROUND_CONNECTIONS = 8
 # A request that gets no connection within five seconds fails. Pauses between attempts to connect would double for five
 # minutes: after two seconds the pool gives up, and the next request begins again, so that the site is back as soon as
-# the database is. Each connection is a process of the server: idle ones are closed, one a minute.
-POOL = {"min_size": 1, "timeout": 5, "reconnect_timeout": 2, "max_idle": 60}
+# the database is. Each connection is a process of the server: idle ones are closed, four a minute.
+POOL = {"min_size": 1, "timeout": 5, "reconnect_timeout": 2, "max_idle": 15}
 
 
 def database_settings(home: Path, *, requests: int = 8, durable: bool = True) -> dict[str, Any]:

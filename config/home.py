@@ -18,6 +18,7 @@ OWN = (
     "index",
     "metrics",
     "postgres.*",
+    "queries.lock",
     "queries.sock",
     "secret_key*",
     "static",

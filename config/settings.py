@@ -195,8 +195,9 @@ MIDDLEWARE = [
     "web.middleware.sign_in_redirect_for_htmx",
 ]
 
-# The port of `up`.
+# The port and the number of web processes of `up`.
 PORT = env_int("PORT", 8000, low=1, high=65535)
+WORKERS = env_int("WORKERS", 1, low=1, high=8)
 
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"

@@ -50,6 +50,7 @@ class _Matcher:
         self._language = language
         self._exact = {term for searched in self.wanted.values() for term, is_prefix in searched if not is_prefix}
         self._prefixes = {term for searched in self.wanted.values() for term, is_prefix in searched if is_prefix}
+        self._begins = tuple(self._prefixes)
         # Tokens seen so far, with and without a match.
         self._hot: set[str] = set()
         self._cold: set[str] = set()
@@ -68,8 +69,9 @@ class _Matcher:
         return found
 
     def _matches(self, token: str) -> bool:
+        # Called for every new token of every hit.
         for term, _ in analyse_token(token, self._language).terms:
-            if term in self._exact or any(term.startswith(prefix) for prefix in self._prefixes):
+            if term in self._exact or term.startswith(self._begins):
                 return True
         return False
 

@@ -1,13 +1,15 @@
 """Child processes of a server: `manage.py` commands that start, restart and end with it."""
 
+import ctypes
 import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from django.conf import settings
 
@@ -15,16 +17,23 @@ logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 10
 _RESTART_SECONDS = (1, 2, 5, 10)
+# Threads of Python run one at a time, so that they hardly ever wait for each other's heap.
+_ARENAS = "2"
+_M_ARENA_MAX = -8
 # A child that lived this long is restarted after the shortest pause.
 _STEADY_SECONDS = 30
 
 
 class SupervisedProcess:
-    """A `manage.py` command as a child process. It gets the parent's id, and exits if the parent is gone."""
+    """A `manage.py` command as a child process. It gets the parent's id, and exits if the parent is gone.
 
-    def __init__(self, arguments: Sequence[str], trouble: str) -> None:
+    It inherits the given sockets under the numbers that they have here.
+    """
+
+    def __init__(self, arguments: Sequence[str], trouble: str, *, inherits: Sequence[socket.socket] = ()) -> None:
         self._arguments = arguments
         self._trouble = trouble
+        self._inherits = [one.fileno() for one in inherits]
         self._stopping = threading.Event()
         self._starting = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
@@ -60,7 +69,9 @@ class SupervisedProcess:
                 started = time.monotonic()
                 # A separate process group: Ctrl-C in the terminal reaches this process only, which stops the child.
                 try:
-                    self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0)
+                    self._child = subprocess.Popen(
+                        command, stdin=subprocess.DEVNULL, process_group=0, pass_fds=self._inherits, env=_environment()
+                    )
                 except OSError as error:
                     logger.warning("%s: %s. Trying again.", self._trouble, error)
                     self._child = None
@@ -68,6 +79,17 @@ class SupervisedProcess:
                 self._child.wait()
             failures = 0 if time.monotonic() - started > _STEADY_SECONDS else failures + 1
             self._stopping.wait(_RESTART_SECONDS[min(failures, len(_RESTART_SECONDS)) - 1])
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a child. By default its C library would keep a heap for each of many threads."""
+    return {"MALLOC_ARENA_MAX": _ARENAS, **os.environ}
+
+
+def limit_heaps() -> None:
+    """The same for this process, whose environment was read before it could be changed."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library than glibc
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, int(os.environ.get("MALLOC_ARENA_MAX", _ARENAS)))
 
 
 @contextmanager

@@ -11,9 +11,11 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from django.conf import settings
@@ -22,6 +24,13 @@ from web.command_line import command
 from web.exchange import access_logger
 
 SHUTDOWN_SECONDS = 3
+# A process leaves a new connection to others for a time that grows with the number of those that it has, up to a limit.
+# After a pause the wait begins again.
+_STEP_SECONDS = 0.00025
+_MOST_STEPS = 16
+_STALE_SECONDS = 0.1
+# Connections that the kernel holds until a process accepts them.
+_BACKLOG = 2048
 
 
 class CannotListenError(Exception):
@@ -46,6 +55,11 @@ def site_address(host: str, port: int) -> str:
     return f"http://{host}:{port}"
 
 
+def shared(listener: socket.socket) -> socket.socket:
+    """The same socket for one of several processes that serve it."""
+    return _SharedListener(fileno=listener.detach())
+
+
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket, opened before any slow step, so that a port in use is reported at once."""
     try:
@@ -56,7 +70,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(2048)
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise CannotListenError(_why_not(error, host, port)) from error
@@ -85,15 +99,45 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
+class _SharedListener(socket.socket):
+    """A listening socket of several processes: the one with the fewest connections accepts first.
+
+    The kernel wakes all of them, and otherwise often the same one is first. A connection stays where it was accepted.
+    """
+
+    connections: Callable[[], int]
+    _woken = 0.0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        now = time.monotonic()
+        if now - self._woken > _STALE_SECONDS:
+            self._woken = now
+        if now - self._woken < min(self.connections(), _MOST_STEPS) * _STEP_SECONDS:
+            # As if another process had been faster. The event loop asks again at once, while there is a connection.
+            raise BlockingIOError
+        self._woken = 0.0
+        return super().accept()
+
+
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, when_ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, when_ready: Callable[[], None], parent: int | None) -> None:
         super().__init__(config)
         self.when_ready = when_ready
+        self.parent = parent
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        for listener in sockets or ():
+            if isinstance(listener, _SharedListener):
+                listener.connections = lambda: len(self.server_state.connections)
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)
         # In a thread: it may use the database, which Django forbids in the event loop's thread.
         await asyncio.to_thread(self.when_ready)
+
+    async def on_tick(self, counter: int) -> bool:
+        is_orphan = self.parent is not None and os.getppid() != self.parent
+        return await super().on_tick(counter) or is_orphan
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         # A request that exceeds the grace period is cancelled; its traceback is useless.
@@ -101,8 +145,17 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(listeners: Sequence[socket.socket], when_ready: Callable[[], None], *, access_log: bool) -> None:
-    """Serve until a signal raises KeyboardInterrupt. `when_ready` is called once connections are accepted."""
+def serve(
+    listeners: Sequence[socket.socket],
+    when_ready: Callable[[], None],
+    *,
+    access_log: bool,
+    parent: int | None = None,
+) -> None:
+    """Serve until a signal raises KeyboardInterrupt, or the process `parent` is gone.
+
+    `when_ready` is called once connections are accepted.
+    """
     config = uvicorn.Config(
         "config.asgi:application",
         lifespan="on",
@@ -111,10 +164,13 @@ def serve(listeners: Sequence[socket.socket], when_ready: Callable[[], None], *,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        # Also the number of connections that asyncio accepts in a row. Processes that share a listener take them one by
+        # one, so that none of them takes all.
+        backlog=1,
     )
     if access_log:
         access_logger.setLevel(logging.INFO)
-    _Server(config, when_ready).run(sockets=list(listeners))
+    _Server(config, when_ready, parent).run(sockets=list(listeners))
 
 
 def steady_memory() -> None:

@@ -321,7 +321,7 @@ class EmbeddedServer:
         socket_dir = self._socket_dir()
         self._remove_misleading_lock_files(socket_dir)
         conf = self.data / "mnemoscope.conf"
-        conf.write_text(configuration(socket_dir, durable=self.durable))
+        conf.write_text(configuration(socket_dir, self._megabytes(), durable=self.durable))
         if account:
             os.chown(conf, account.pw_uid, account.pw_gid)
         if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
@@ -337,6 +337,15 @@ class EmbeddedServer:
                 **self._as_account(),
             )
         self._postmaster = psutil.Process(self._child.pid)
+
+    def _megabytes(self) -> int:
+        """The size of the data."""
+        size = 0
+        for folder, _, files in os.walk(self.data):
+            for name in files:
+                with contextlib.suppress(OSError):
+                    size += Path(folder, name).stat().st_size
+        return size // 2**20
 
     def _wait_until_ready(self) -> Address:
         begun, warned = time.monotonic(), False
@@ -471,9 +480,11 @@ class EmbeddedServer:
         )  # fmt: skip
 
 
-def configuration(socket_dir: Path, *, durable: bool) -> str:
+def configuration(socket_dir: Path, data_megabytes: int, *, durable: bool) -> str:
     """Server settings for a laptop, rewritten at every start; `ALTER SYSTEM SET` takes precedence."""
     megabytes = psutil.virtual_memory().total // 2**20
+    # Postgres never gives its buffers back, and the file cache of the system holds the rest.
+    buffers = min(512, megabytes // 8, max(48, data_megabytes // 16))
     values = {
         "listen_addresses": "",
         "port": PORT,
@@ -483,7 +494,7 @@ def configuration(socket_dir: Path, *, durable: bool) -> str:
         "cluster_name": "mnemoscope",
         # Eight web processes, and the others.
         "max_connections": 200,
-        "shared_buffers": f"{max(32, min(512, megabytes // 8))}MB",
+        "shared_buffers": f"{max(32, buffers)}MB",
         "effective_cache_size": f"{max(128, megabytes // 2)}MB",
         "work_mem": "32MB",
         "maintenance_work_mem": f"{max(32, min(256, megabytes // 16))}MB",

@@ -1,10 +1,11 @@
-"""Query vectors for the web process, by the serving model, loaded in the background."""
+"""Query vectors by the serving model: how a process finds it, and a model of its own, loaded in the background."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,17 @@ class EmbedderLoadingError(EmbedderNotReadyError):
 
     def __init__(self) -> None:
         super().__init__("the model is still loading")
+
+
+class QueryModel(Protocol):
+    """The part of an Embedder that queries need."""
+
+    @property
+    def name(self) -> str: ...
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]: ...
+
+    def encode_query(self, text: str) -> npt.NDArray[np.float32]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +105,7 @@ def query_cache() -> QueryCache:
 def not_ready_reason() -> str:
     """The reason why queries cannot be embedded now; empty if they can."""
     try:
-        _queries.ready()
+        _queries.check()
     except EmbedderNotReadyError as error:
         return error.reason
     return ""
@@ -151,7 +163,11 @@ class QueryEmbedder:
         with self._lock:
             return QueryCache(self._hits, self._misses, len(self._kept), _KEPT_QUERIES)
 
-    def ready(self) -> tuple[ServingModel, Embedder]:
+    def check(self) -> None:
+        """Raises EmbedderNotReadyError if queries cannot be embedded now."""
+        self.ready()
+
+    def ready(self) -> tuple[ServingModel, QueryModel]:
         """The model that vectors belong to, and its embedder. Raises EmbedderNotReadyError."""
         serving = self._look()
         if serving is None or not self._some_vectors(serving):

@@ -10,6 +10,7 @@ from django.db import connection, connections
 from access.keys import make_key
 from access.viewer import command_viewer
 from agent_tools import asgi
+from memories.embedding import query
 from memories.models import Memory, Project
 from tests.corpus import RECORDS
 from web.serving import listen
@@ -65,6 +66,7 @@ class QuietServer(uvicorn.Server):
 @pytest.fixture
 def site(monkeypatch):
     """The address of the real ASGI application, served as `manage.py up` serves it, beside claude-mem's port."""
+    own_model = query._queries
     with listen("127.0.0.1", 0) as listener, listen("127.0.0.1", 0) as extra:
         monkeypatch.setattr("agent_tools.asgi.worker_port", extra.getsockname()[1])
         config = uvicorn.Config("config.asgi:application", lifespan="on", log_config=None, timeout_graceful_shutdown=2)
@@ -74,6 +76,8 @@ def site(monkeypatch):
         while not server.started:
             thread.join(0.01)
             assert thread.is_alive()
+        # The model is in this process, where a real server asks its worker.
+        query.use(own_model)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         server.should_exit = True
         thread.join(10)

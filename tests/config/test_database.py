@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import psycopg
@@ -292,10 +293,24 @@ def test_settings_are_written_at_every_start_and_alter_system_is_stronger(server
 
 
 def test_data_of_people_is_written_durably():
-    text = configuration(Path("/a 'quoted' place"), durable=True)
+    text = configuration(Path("/a 'quoted' place"), 0, durable=True)
     assert "synchronous_commit = 'on'" in text
     assert "fsync" not in text
     assert """unix_socket_directories = '"/a ''quoted'' place"'""" in text
+
+
+@pytest.mark.parametrize(
+    ("data_megabytes", "buffers"),
+    [
+        pytest.param(0, "48MB", id="new"),
+        pytest.param(1_600, "100MB", id="small"),
+        pytest.param(90_000, "512MB", id="large"),
+    ],
+)
+def test_buffers_grow_with_the_data(data_megabytes, buffers, monkeypatch):
+    monkeypatch.setattr("config.embedded.server.psutil.virtual_memory", lambda: SimpleNamespace(total=2**36))
+    text = configuration(Path("/place"), data_megabytes, durable=True)
+    assert f"shared_buffers = '{buffers}'" in text
 
 
 def test_last_one_out_stops_it(server, data):

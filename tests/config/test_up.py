@@ -122,7 +122,9 @@ class Up:
             self.process.send_signal(number)
         code = self.process.wait(seconds)
         self._reader.join(5)
-        self.process.stdout.close()
+        # While something that a killed run has left behind holds the other end, this would wait for it.
+        if not self._reader.is_alive():
+            self.process.stdout.close()
         return code
 
 
@@ -376,6 +378,63 @@ def test_index_is_kept_through_kills_and_left_with_the_server(runs, prepared_hom
     assert third.end(signal.SIGTERM) == 0
     assert "Traceback" not in first.output + third.output
     assert postgres_of(prepared_home) == []
+
+
+def test_web_processes_share_a_port_and_one_model_and_killed_ones_are_replaced(runs, prepared_home):
+    run = runs(free_port(), "--workers", "2")
+    run.link()
+    key = command(prepared_home, "create_api_key", "agent", "-v", "0").strip()
+
+    def helper(name, other_than=None):
+        return eventually(lambda: next((p for p in run.helpers() if name in words(p) and p != other_than), None))
+
+    def answers(path):
+        headers = {"Authorization": f"Bearer {key}"}
+        request = urllib.request.Request(f"http://127.0.0.1:{run.port}/{path}", headers=headers)
+        with urllib.request.build_opener().open(request, timeout=60) as response:
+            return json.load(response)
+
+    def searches_by_meaning():
+        return answers("api/health")["embeddings"]["ready"]
+
+    eventually(searches_by_meaning)
+    # The worker alone has the model.
+    worker = helper("worker")
+    worker.kill()
+    eventually(lambda: not searches_by_meaning())
+    assert helper("worker", other_than=worker)
+    eventually(searches_by_meaning)
+
+    # Each of the two serves alone.
+    web, main = helper("serve"), psutil.Process(run.process.pid)
+    eventually(lambda: any(c.status == "LISTEN" for c in web.net_connections()))
+    for one in (main, web):
+        one.suspend()
+        assert {answers("healthz")["status"] for _ in range(3)} == {"live"}
+        one.resume()
+    web.kill()
+    assert {answers("readyz")["status"] for _ in range(10)} == {"ready"}
+    successor = helper("serve", other_than=web)
+    helpers = run.helpers()
+    assert run.end(signal.SIGINT) == 0
+    assert not successor.is_running()
+    assert not any(one.is_running() for one in helpers)
+    assert "Traceback" not in run.output
+    assert postgres_of(prepared_home) == []
+
+
+@pytest.mark.parametrize("workers", [0, 9])
+def test_number_of_web_processes_that_is_none_is_refused(workers):
+    with pytest.raises(CommandError, match="from 1 to 8"):
+        call_command("up", workers=workers)
+
+
+def test_web_process_loads_no_model(prepared_home):
+    """Neither the libraries nor the weights: the worker has them."""
+    loaded = "import config.asgi, sys; print([name for name in ('torch', 'transformers') if name in sys.modules])"
+    told = {"DJANGO_SETTINGS_MODULE": "config.settings", "MNEMOSCOPE_HOME": str(prepared_home), "EMBEDDING_MODEL": ""}
+    run = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, env={**os.environ, **told}, capture_output=True)
+    assert run.stdout.strip() == b"[]"
 
 
 def test_what_was_stored_is_found_by_the_next_search_while_the_follower_restarts(runs, prepared_home):

@@ -1,5 +1,6 @@
-"""Query vectors of the running server for other processes: who may ask, what is answered, what happens without one."""
+"""The model of the worker for other processes: who may ask, what is answered, what happens without a worker."""
 
+import shutil
 import stat
 import threading
 
@@ -8,15 +9,16 @@ import pytest
 
 from access.viewer import command_viewer
 from memories.embedding import shared
-from memories.embedding.models import HashedWords
-from memories.embedding.query import EmbedderNotReadyError, QueryVector
-from memories.embedding.shared import SharedQueries
-from memories.models import EmbeddingModel
+from memories.embedding.models import EmbedderUnavailableError, HashedWords
+from memories.embedding.query import EmbedderNotReadyError
+from memories.embedding.shared import Models, RemoteQueries, SharedQueries, offer
+from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from tests.vectors import embed_everything
+from search.near_duplicates import near_duplicates
+from tests.embedding import embed_all
 
-VECTOR = np.arange(4, dtype=np.float32)
+SOURCE = "hashed-words"
 
 
 @pytest.fixture
@@ -25,65 +27,150 @@ def home(settings, tmp_path):
     return tmp_path
 
 
-def no_load(source):
-    raise AssertionError("an own model is loaded although a server answers")
-
-
-def answering(text):
-    return QueryVector(3, "small", VECTOR * len(text), 0.25)
-
-
-def not_ready(text):
-    raise EmbedderNotReadyError("the model is still loading")
-
-
-def test_query_takes_the_vector_of_the_running_server(home, monkeypatch):
-    monkeypatch.setattr(shared, "query_vector", answering)
-    with shared.offer():
-        queries = SharedQueries(load=no_load)
-        queries.prepare()
-        found = queries.vector("tëa")
-    assert (found.model_id, found.model, found.min_similarity) == (3, "small", 0.25)
-    assert found.vector.tolist() == [0, 3, 6, 9]
-
-
-def test_only_the_user_of_the_server_can_ask_it(home):
-    with shared.offer():
-        assert stat.S_IMODE((home / "queries.sock").stat().st_mode) == 0o600
-    assert not (home / "queries.sock").exists()
-
-
-def test_later_server_of_the_same_home_answers_and_outlives_the_earlier_one(home, monkeypatch):
-    monkeypatch.setattr(shared, "query_vector", answering)
-    first, second = shared.offer(), shared.offer()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert SharedQueries(load=no_load).vector("tea").model == "small"
-    second.__exit__(None, None, None)
-
-
-def test_reason_of_the_server_is_that_of_the_other_process(home, monkeypatch):
-    monkeypatch.setattr(shared, "query_vector", not_ready)
-    with shared.offer(), pytest.raises(EmbedderNotReadyError) as error:
-        SharedQueries(load=no_load).vector("tea")
-    assert error.value.reason == "the model is still loading"
-
-
-def test_home_whose_path_is_too_long_for_a_socket_shares_nothing(settings, tmp_path):
-    settings.HOME = tmp_path / ("long" * 40)
-    settings.HOME.mkdir()
-    with shared.offer():
-        assert list(settings.HOME.iterdir()) == []
-
-
 @pytest.fixture
 def tea(home, db):
     memory_create(record=MemoryRecord(content="Tea.", project="tea"), viewer=command_viewer())
-    embed_everything()
+    embed_all()
 
 
-def test_without_a_server_a_query_waits_for_the_model_of_its_own_process(tea):
+def no_load(source):
+    raise AssertionError("an own model is loaded although a worker answers")
+
+
+def reason(queries, text="tea"):
+    with pytest.raises(EmbedderNotReadyError) as error:
+        queries.vector(text)
+    return error.value.reason
+
+
+def until_answered(queries, text="tea"):
+    """The vector, once the worker has loaded its model."""
+    for _ in range(1_000):
+        try:
+            return queries.vector(text)
+        except EmbedderNotReadyError:
+            threading.Event().wait(0.01)
+    raise AssertionError("the model was never loaded")
+
+
+def test_query_and_passage_have_the_vectors_of_the_workers_model(tea):
+    with offer(Models(lambda source: HashedWords()), SOURCE):
+        queries = SharedQueries(load=no_load)
+        found = until_answered(queries, "tëa pot")
+        passage = queries.passage_vector("tëa pot")
+    assert (found.model, found.min_similarity) == ("hashed-words", 0.2)
+    assert found.vector.tolist() == passage.vector.tolist() == HashedWords().encode_query("tëa pot").tolist()
+
+
+def test_only_the_user_of_the_worker_can_ask_it(home):
+    with offer(Models(lambda source: HashedWords()), SOURCE):
+        eventually(lambda: (home / "queries.sock").exists())
+        eventually(lambda: stat.S_IMODE((home / "queries.sock").stat().st_mode) == 0o600)
+    assert not (home / "queries.sock").exists()
+
+
+def eventually(condition):
+    for _ in range(1_000):
+        if condition():
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("it never came")
+
+
+def test_second_worker_of_a_home_takes_the_place_of_the_first(tea):
+    class Second(HashedWords):
+        def encode_query(self, text):
+            return np.zeros(384, np.float32)
+
+    first, second = offer(Models(lambda source: HashedWords()), SOURCE), offer(Models(lambda source: Second()), SOURCE)
+    first.__enter__()
+    assert until_answered(RemoteQueries()).vector.any()
+    second.__enter__()
+    assert until_answered(RemoteQueries()).vector.any()
+    first.__exit__(None, None, None)
+    assert not until_answered(RemoteQueries()).vector.any()
+    second.__exit__(None, None, None)
+
+
+def test_socket_of_a_killed_worker_is_replaced(tea, home):
+    (home / "queries.sock").touch()
+    with offer(Models(lambda source: HashedWords()), SOURCE):
+        assert until_answered(RemoteQueries()).model == "hashed-words"
+
+
+def test_home_with_a_long_path_is_shared_too(tea, settings, tmp_path):
+    settings.HOME = tmp_path / ("long" * 40)
+    settings.HOME.mkdir()
+    with offer(Models(lambda source: HashedWords()), SOURCE):
+        assert until_answered(RemoteQueries()).model == "hashed-words"
+
+
+# --- reasons ----------------------------------------------------------------------------------------------------------
+
+
+def test_query_does_not_wait_for_a_model_that_loads(tea):
+    begin = threading.Event()
+
+    def load(source):
+        begin.wait(20)
+        return HashedWords()
+
+    with offer(Models(load), SOURCE):
+        eventually(lambda: (shared.socket_file()).exists())
+        assert reason(RemoteQueries()) == "the model is still loading"
+        begin.set()
+        assert until_answered(RemoteQueries()).model == "hashed-words"
+
+
+def test_reason_of_the_worker_is_that_of_the_other_process(tea):
+    def refuse(source):
+        raise EmbedderUnavailableError("torch is not installed")
+
+    with offer(Models(refuse), SOURCE):
+        eventually(lambda: reason(RemoteQueries()) == "torch is not installed")
+
+
+def test_model_that_was_exchanged_in_its_place_is_refused(tea):
+    class Other(HashedWords):
+        name = "something-else"
+
+    with offer(Models(lambda source: Other()), SOURCE):
+        expected = "memories are embedded by hashed-words, but hashed-words is now another model"
+        eventually(lambda: reason(RemoteQueries()) == expected)
+
+
+def test_worker_that_starts_again_is_told_from_one_that_is_not_there(tea):
+    now = [0.0]
+    queries = RemoteQueries(clock=lambda: now[0])
+    assert reason(queries) == "the model is still loading"
+    now[0] = 61
+    assert reason(queries) == "the process that has the model is not running: manage.py worker"
+    with offer(Models(lambda source: HashedWords()), SOURCE):
+        until_answered(queries)
+    assert reason(queries, "coffee") == "the model is still loading"
+
+
+def test_known_query_needs_no_worker(tea):
+    now = [0.0]
+    queries = RemoteQueries(clock=lambda: now[0])
+    with offer(Models(lambda source: HashedWords()), SOURCE):
+        known = until_answered(queries)
+    now[0] = 61
+    assert queries.vector("tea").vector.tolist() == known.vector.tolist()
+    assert queries.cache().hits == 1
+    assert reason(queries, "coffee") == "the process that has the model is not running: manage.py worker"
+
+
+def test_stored_memory_is_compared_by_words_without_a_worker(tea, monkeypatch):
+    monkeypatch.setattr("memories.embedding.query._queries", RemoteQueries())
+    found = near_duplicates(Memory.objects.get(), command_viewer())
+    assert found.reason == "the model is still loading"
+
+
+# --- a command without a worker ---------------------------------------------------------------------------------------
+
+
+def test_without_a_worker_a_query_waits_for_the_model_of_its_own_process(tea):
     begin = threading.Event()
 
     def load(source):
@@ -94,20 +181,17 @@ def test_without_a_server_a_query_waits_for_the_model_of_its_own_process(tea):
     queries.prepare()
     threading.Timer(0.05, begin.set).start()
     assert queries.vector("tea").model == "hashed-words"
+    assert queries.passage_vector("tea").model == "hashed-words"
 
 
 def test_query_waits_no_longer_than_it_must(tea, monkeypatch):
     monkeypatch.setattr(shared, "PATIENCE_SECONDS", 0.01)
     never = threading.Event()
-    with pytest.raises(EmbedderNotReadyError, match="the model is still loading"):
-        SharedQueries(load=lambda source: never.wait(10)).vector("tea")
+    assert reason(SharedQueries(load=lambda source: never.wait(10))) == "the model is still loading"
     never.set()
 
 
-def test_server_of_another_database_is_not_asked(tea, monkeypatch):
-    monkeypatch.setattr(shared, "query_vector", answering)
-    EmbeddingModel.objects.update(min_similarity=0.5)
-    names = iter([["here"], ["elsewhere"]])
-    monkeypatch.setattr(shared, "_database", lambda: next(names))
-    with shared.offer():
-        assert SharedQueries(load=lambda source: HashedWords()).vector("tea").min_similarity == 0.5
+def test_home_that_is_gone_stops_no_worker(home):
+    with offer(Models(lambda source: HashedWords()), SOURCE):
+        eventually(lambda: (home / "queries.sock").exists())
+        shutil.rmtree(home)

@@ -512,7 +512,7 @@ def test_command_embeds_what_waits_and_says_what_it_did():
 
 
 def test_command_names_the_texts_that_cannot_be_embedded(monkeypatch):
-    monkeypatch.setattr("memories.embedding.worker.load_embedder", lambda source, threads: Refusing())
+    monkeypatch.setattr("memories.embedding.shared.load_embedder", lambda source, threads: Refusing())
     bad, _ = store("This is poison."), store("This is not.", entities=["tool:poison ivy", "tool:kettle"])
     entity = Entity.objects.get(name="poison ivy")
     assert call_worker_once() == (

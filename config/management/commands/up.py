@@ -28,7 +28,6 @@ from agent_tools import asgi
 from agent_tools.claude_mem import worker
 from categories.searched_terms import terms_refresh_all
 from config.backup_schedule import scheduled_backups
-from memories.embedding import shared
 from memories.embedding.models import missing_packages
 from memories.models import Memory, Project
 from search.engines.index import follower as indexer
@@ -38,8 +37,8 @@ from search.engines.index.outbox import backlog
 from search.query import SearchQuery
 from search.run import run
 from web.command_line import local_command
-from web.processes import SupervisedProcess, supervise
-from web.serving import CannotListenError, address_file, is_loopback, listen, serve, site_address, stop_signals
+from web.processes import SupervisedProcess, limit_heaps, supervise
+from web.serving import CannotListenError, address_file, is_loopback, listen, serve, shared, site_address, stop_signals
 
 logger = logging.getLogger("mnemoscope.up")
 
@@ -49,6 +48,7 @@ SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 INDEX_SECONDS = 5.0
 # An index that is followed lags by a second, or by minutes after very many changes.
 ABANDONED_SECONDS = 3600
+MOST_WORKERS = 8
 SETTING_UP = 4_711_001  # the key of the advisory lock
 
 
@@ -61,7 +61,12 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: 127.0.0.1)")
         parser.add_argument("--port", type=int, default=settings.PORT, help="the port (default: $PORT, or 8000)")
-
+        parser.add_argument(
+            "--workers",
+            type=int,
+            default=settings.WORKERS,
+            help="the number of web processes (default: $WORKERS, or 1); more than the machine has cores are of no use",
+        )
         parser.add_argument(
             "--claude-mem-port",
             type=int,
@@ -79,6 +84,7 @@ class Command(BaseCommand):
         *,
         host: str,
         port: int,
+        workers: int = 1,
         claude_mem_port: int | None = None,
         claude_mem_project: list[str] | None = None,
         verbosity: int,
@@ -91,28 +97,33 @@ class Command(BaseCommand):
             raise CommandError("--claude-mem-port must be another port than --port.")
         if claude_mem_project and claude_mem_port is None:
             raise CommandError("--claude-mem-project needs --claude-mem-port.")
+        if not 1 <= workers <= MOST_WORKERS:
+            raise CommandError(f"--workers {workers}: give a number from 1 to {MOST_WORKERS}.")
         self.claude_mem_port = claude_mem_port
         worker.projects = tuple(claude_mem_project or ())
+        limit_heaps()
         with stop_signals() as self.stop_requested:
             try:
-                self.up(host, port, verbosity)
+                self.up(host, port, workers, verbosity)
             except KeyboardInterrupt:
                 pass
             finally:
                 # A second Ctrl-C must not interrupt the shutdown of the database.
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
-                self.down()
+                leave_database()
         # From here Ctrl-C ends the process at once, in case it hangs.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         self.say("Stopped.")
 
-    def up(self, host: str, port: int, verbosity: int) -> None:
+    def up(self, host: str, port: int, workers: int, verbosity: int) -> None:
         if not is_loopback(host):
             refuse_open_doors_without_environment(host)
         try:
             listener = listen(host, port)
         except CannotListenError as error:
             raise CommandError(str(error)) from None
+        if workers > 1:
+            listener = shared(listener)
         with listener, self.worker_listener() as extra:
             self.check(databases=[DEFAULT_DB_ALIAS])
             with one_at_a_time():
@@ -125,8 +136,11 @@ class Command(BaseCommand):
                     f"Create an account first: {local_command('createsuperuser')} (or: changepassword owner)."
                 )
             site = site_address(host, port)
-            with shared_metrics(), supervise() as start, address_file(site), shared.offer(), scheduled_backups():
+            with shared_metrics(), supervise() as start, address_file(site), scheduled_backups():
                 self.start_helpers(start)
+                for _ in range(workers - 1):
+                    # This process is the first.
+                    start(web_process(listener, verbosity))
                 serve([listener, *extra], lambda: self.welcome(host, site), access_log=verbosity >= 2)
 
     @contextlib.contextmanager
@@ -154,13 +168,7 @@ class Command(BaseCommand):
         if missing := missing_packages(settings.EMBEDDING_MODEL):
             self.say(f"Searching by words only: {missing}. README.md explains how to search by meaning too.")
         else:
-            start(SupervisedProcess(["worker"], "Nothing is embedded"))
-
-    def down(self) -> None:
-        connections.close_all()
-        # Not at exit of the interpreter: it waits for the threads of requests, which wait for the database.
-        if leave := getattr(getattr(connection, "server", None), "leave", None):
-            leave()
+            start(SupervisedProcess(["worker", "--skip-checks"], "Nothing is embedded"))
 
     def prepare(self) -> None:
         executor = MigrationExecutor(connection)
@@ -212,6 +220,20 @@ class Command(BaseCommand):
             return
         self.stdout.write(text)
         self.stdout.flush()  # readers of a pipe wait for the link
+
+
+def leave_database() -> None:
+    """Close all connections, and stop the embedded Postgres if no other process uses it."""
+    connections.close_all()
+    # Not at exit of the interpreter: it waits for the threads of requests, which wait for the database.
+    if leave := getattr(getattr(connection, "server", None), "leave", None):
+        leave()
+
+
+def web_process(listener: socket.socket, verbosity: int) -> SupervisedProcess:
+    """A further process that serves the connections of a listener."""
+    arguments = ["serve", "--listener", str(listener.fileno()), "--verbosity", str(verbosity)]
+    return SupervisedProcess(arguments, "A web process is missing", inherits=[listener])
 
 
 def warm_up() -> None:

@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from memories.embedding.models import EmbedderUnavailableError, model_name
+from memories.embedding.shared import Models, offer
 from memories.embedding.vectors import WrongDimensionsError
 from memories.embedding.worker import Worker
 from memories.models import EmbeddingModel
 from text.formatting import memories, plural
 
-# Processes that serve pages have priority.
+# Processes that serve pages have priority, and so have their queries here.
 _NICE = 10
 # A missing model may be installed in the meantime. A process that fails and restarts would repeat the error each time.
 _RETRY_SECONDS = 300.0
@@ -38,22 +39,25 @@ class Command(BaseCommand):
     def handle(self, *, once: bool, threads: int | None, with_parent: int | None, **options: Any) -> None:
         if threads is not None and not 1 <= threads <= 64:
             raise CommandError(f"--threads {threads}: give a number from 1 to 64.")
-        if with_parent is not None:
-            os.nice(_NICE)
         stopped = stop_requested(with_parent)
         model: EmbeddingModel | None = None
+        models = Models()
         with progress_bar() as bar:
             task = bar.add_task("Embedding", total=None)
 
             def show(done: int, total: int) -> None:
                 bar.update(task, completed=done, total=total)
 
-            worker = Worker(settings.EMBEDDING_MODEL, stop=stopped, show=show, threads=threads)
+            worker = Worker(settings.EMBEDDING_MODEL, stop=stopped, show=show, threads=threads, load=models.embedder)
             try:
                 if once:
                     model = worker.once()
                 else:
-                    self.follow(worker, stopped, is_child=with_parent is not None)
+                    with offer(models, settings.EMBEDDING_MODEL):
+                        if with_parent is not None:
+                            # On Linux this thread alone and those that it starts: not those that answer queries.
+                            os.nice(_NICE)
+                        self.follow(worker, stopped, is_child=with_parent is not None)
             except (EmbedderUnavailableError, WrongDimensionsError) as error:
                 raise CommandError(f"Nothing is embedded: {error}") from None
         done = worker.progress

@@ -320,7 +320,8 @@ def drop() -> None:
 
 
 def follower_process() -> SupervisedProcess:
-    return SupervisedProcess(["index", "--follow"], "The search index is not kept")
+    # The server has run the checks, which load all pages of the site.
+    return SupervisedProcess(["index", "--follow", "--skip-checks"], "The search index is not kept")
 
 
 def wait_until_readable(seconds: float) -> None:
