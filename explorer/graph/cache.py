@@ -19,7 +19,7 @@ _CACHED_GRAPHS = 8
 # Bounds how long a change made directly in the database, bypassing the services, stays invisible.
 _CACHE_SECONDS = 60
 
-_BY_NAME = "SELECT id, {type} FROM {table} ORDER BY lower(name), id"
+_BY_NAME = "SELECT id, {type} FROM {table} ORDER BY lower(name), {type}, id"
 _NAMED = """
 SELECT id FROM {table} WHERE name ILIKE %(part)s
 UNION ALL SELECT id FROM {table} WHERE aliases <> '{{}}' AND array_to_string(aliases, E'\\n') ILIKE %(part)s"""
