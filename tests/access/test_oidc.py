@@ -18,7 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.settings import env_roles
 from tests.config.conftest import folder_for_a_server
-from tests.config.test_up import Up, command, free_port, query
+from tests.config.test_up import LINK, Up, command, free_port, query
 
 CLIENT, SECRET = "mnemoscope", "a secret of the two"
 
@@ -111,7 +111,8 @@ def server(issuer):
             OIDC_ROLES="groups:leads=admin@*,groups:wardens=writer@refuge",
         )
         try:
-            run.link()
+            # A busy machine takes long to prepare an empty home.
+            run.wait_for(LINK, 300)
             yield run
         finally:
             run.end(signal.SIGTERM)
