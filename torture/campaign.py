@@ -227,6 +227,8 @@ class Campaign:
         wrong = self.wrong_in_search(cycle, query)
         while wrong and time.monotonic() - begun < STALE_SECONDS:
             time.sleep(0.2)
+            if cycle is not None:
+                self.ledger.compare(self.read(self.ids_in_database([cycle])), ())
             if not (still := self.wrong_in_search(cycle, query)):
                 self.figures.stale.append(round(time.monotonic() - begun, 2))
                 self.findings.examples.append(f"stale for {self.figures.stale[-1]} s: {wrong}"[:600])
@@ -346,6 +348,7 @@ class Campaign:
             "acknowledged": {name: dict(verbs) for name, verbs in sorted(through.items())},
             "unanswered": dict(ledger.unanswered),
             "unanswered_but_done": ledger.done_unanswered,
+            "arrived_late": ledger.late,
             "refused": dict(ledger.refused.most_common(20)),
             "compared": dict(figures.compared),
             "stale": figures.stale,

@@ -557,7 +557,7 @@ _TIMES = (
     (re.compile(r'"engine": ?"\w+"|engine: \w+'), ""),
     (re.compile(r'(name="(?:token|version)" value=)"[^"]*"'), r"\1"),
     # Recency is a part of the score.
-    (re.compile(r'("score": ?\d\.\d{3})\d+'), r"\1"),
+    (re.compile(r'("(?:score|recency)": ?\d\.\d{3})\d+'), r"\1"),
     (re.compile(r"\d{1,2} \w{3} 20\d\d, \d\d:\d\d UTC"), "time"),
     (re.compile(r"\b5\d{6}\b"), "a term"),
     (re.compile(r"(?:<time[^>]*>).*?(?:</time>)", re.DOTALL), "time"),

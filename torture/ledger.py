@@ -111,7 +111,10 @@ class Ledger:
         self._known: set[Entry] = set()
         self.started = 0
         self._lock = threading.RLock()
+        self.late = 0
         self._refused_tokens: dict[str, str] = {}
+        # New memories of writes that got no answer: the server may still be at it after a look that did not find them.
+        self._open: dict[str, tuple[Entry, Version]] = {}
 
     # ── Writing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -146,6 +149,9 @@ class Ledger:
         """Nobody knows: the next look finds out."""
         with self._lock:
             self.unanswered[write.through] += 1
+            for entry, version in write.after.items():
+                if entry.version is None:
+                    self._open[version.token] = entry, version
 
     def _settle(self, write: Write, *, is_done: bool) -> None:
         for entry, version in write.after.items():
@@ -183,6 +189,9 @@ class Ledger:
             for number, reply in replies.items():
                 if number not in known:
                     token = reply["title"].removeprefix("Token ")
+                    if token in self._open:
+                        self._arrived_late(number, token, reply)
+                        continue
                     why = self._refused_tokens.get(token)
                     kind = "written although refused" if why else "doubled or never written"
                     self.findings.add(kind, f"#{number} {reply['title']}, {why or ''}")
@@ -197,6 +206,16 @@ class Ledger:
             self.findings.add("half-written", f"{write.through} {write.verb} of {tokens}")
         self.done_unanswered += outcomes == {True}
         self._settle(write, is_done=True in outcomes)
+
+    def _arrived_late(self, number: int, token: str, reply: Mapping[str, Any]) -> None:
+        """A new memory that was not there at the last look, of a write without an answer."""
+        entry, version = self._open.pop(token)
+        if entry.version is not None:
+            self.findings.add("doubled or never written", f"#{number} {token} is #{entry.id} already")
+        elif different := _differences(entry, version, reply):
+            self.findings.add("not as written", f"#{number} {version} arrived late: {different}")
+        entry.id, entry.version = number, version
+        self.late += 1
 
     def _compare_one(self, entry: Entry, replies: Mapping[int, Mapping[str, Any]]) -> None:
         reply = replies.get(entry.id or 0)

@@ -65,6 +65,19 @@ def test_second_memory_with_a_token_is_doubled():
     }
 
 
+def test_write_without_an_answer_may_be_done_after_the_look_and_once():
+    ledger = Ledger("p")
+    made = stored(ledger, "a", acknowledged=False)
+    ledger.leave_open(next(iter({entry.doubt for entry in made})))
+    ((entry, version),) = made.items()
+    assert compared(ledger, made, []) == {}
+    assert compared(ledger, [], [reply(7, entry, version)]) == {}
+    assert (ledger.late, ledger.expected_ids(1, deleted=False)) == (1, {7})
+    assert compared(ledger, made, [reply(7, entry, version), reply(8, entry, version)]) == {
+        "doubled or never written": 1
+    }
+
+
 @pytest.mark.parametrize("done", [True, False])
 def test_write_without_an_answer_may_have_been_done_or_not_and_stays_so(done):
     ledger = Ledger("p")
