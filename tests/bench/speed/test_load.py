@@ -40,20 +40,16 @@ class Server:
 
 @pytest.fixture
 def url():
-    loop, started, port = asyncio.new_event_loop(), threading.Event(), []
-
-    async def start():
-        server = await asyncio.start_server(Server().serve, "127.0.0.1", 0)
-        port.append(server.sockets[0].getsockname()[1])
-        started.set()
-
+    loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    asyncio.run_coroutine_threadsafe(start(), loop)
-    assert started.wait(10)
-    yield f"http://127.0.0.1:{port[0]}"
+    starting = asyncio.start_server(Server().serve, "127.0.0.1", 0)
+    server = asyncio.run_coroutine_threadsafe(starting, loop).result(10)
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    loop.call_soon_threadsafe(server.close)
     loop.call_soon_threadsafe(loop.stop)
     thread.join(10)
+    loop.close()
 
 
 def test_answers_refusals_and_lost_connections_are_counted_apart(url):
