@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 _TREE_ROOTS = 12
 _TREE_CHILDREN = 8
 # Values to request of which those with the least count are ordered by name.
-_TIED = 2_000
+TIED = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _request(
         return _tree_request(spec, tree, always)
     limit = _limit(spec, facet_limit)
     if plan.project_ids is not None and spec.kind in (FacetKind.IDS, FacetKind.TREE):
-        limit = max(limit, _TIED)
+        limit = max(limit, TIED)
     return FacetRequest(spec.key, limit=limit, always=_chosen_values(plan, spec.key))
 
 

@@ -542,7 +542,7 @@ def replay(
 
 # Parts that differ with time or with each request, in any world.
 _MASKS = (
-    (re.compile(r'"(took_ms|lag_seconds)": ?[\d.]+'), r'"\1": 0'),
+    (re.compile(r'"(took_ms|lag_seconds|ms)": ?[\d.]+'), r'"\1": 0'),
     (re.compile(r'name="csrfmiddlewaretoken" value="[^"]*"|data-csrf="[^"]*"|"X-CSRFToken": ?"[^"]*"'), ""),
     (re.compile(r"[\d.,]+ m?s\b"), "0 ms"),
     (re.compile(r"\d+ (?:second|minute|hour)s? ago|just now"), "now"),

@@ -40,7 +40,8 @@ from explorer.memory_page import MemoryLink
 from explorer.page import Notice
 from search.engines import with_engine
 from search.engines.base import Counts, Engine, EngineQuery, EngineTimeoutError, FacetRequest, Filter
-from search.facets import DEFAULT_STATES
+from search.facet_counts import TIED, by_count_and_name
+from search.facets import DEFAULT_STATES, FACET
 from search.histogram import Histogram, build_histogram, histogram_domain
 from search.hits import load_hits
 from search.query import Interval, SearchQuery, Sort
@@ -140,15 +141,15 @@ def _node(kind: NodeKind, ref: str, params: AroundRequest, viewer: Viewer, engin
 
 def _profile(context: GraphContext, plan: EngineQuery) -> Profile:
     other = CONCEPT if context.kind is ENTITY else ENTITY
-    requests = [FacetRequest("category", _CATEGORIES), FacetRequest("tag", _TAGS), FacetRequest(other.key, _OTHERS)]
+    requests = [FacetRequest("category", TIED), FacetRequest("tag", _TAGS), FacetRequest(other.key, TIED)]
     try:
         counts = context.engine.counts(plan, requests, zone=context.resolved.zone, now=context.resolved.now)
     except EngineTimeoutError:
         return Profile(unavailable="Counting took too long.")
     domain = histogram_domain(counts.days, None, None)
-    categories = _counted(counts, "category")
+    categories = _counted(context, counts, "category")[:_CATEGORIES]
     nodes = context.resolved.names.category_nodes([pk for pk, _ in categories])
-    others = _counted(counts, other.key)
+    others = _counted(context, counts, other.key)[:_OTHERS]
     terms = other.terms(context.resolved.names, [pk for pk, _ in others])
     return Profile(
         memories=counts.summary.total,
@@ -161,8 +162,10 @@ def _profile(context: GraphContext, plan: EngineQuery) -> Profile:
     )
 
 
-def _counted(counts: Counts, key: str) -> list[tuple[int, int]]:
-    return [(int(value.value), value.count) for value in counts.facets[key].values if value.count]
+def _counted(context: GraphContext, counts: Counts, key: str) -> list[tuple[int, int]]:
+    """The ids of values with their counts, the largest first, equal ones by name."""
+    values = [value for value in counts.facets[key].values if value.count]
+    return [(int(v.value), v.count) for v in by_count_and_name(FACET[key], values, context.resolved)]
 
 
 def _fact(relationship_id: int, viewer: Viewer, engine: Engine) -> RelationshipDetail | None:

@@ -75,8 +75,8 @@ def export_lines(selection: Selection) -> Iterator[Line]:
     names = _Names(used)
     yield from names.lines()
     for ids in selection.blocks():
-        for snapshot in snapshots_read(ids).values():
-            yield names.memory_line(snapshot)
+        snapshots = snapshots_read(ids)
+        yield from (names.memory_line(snapshots[pk]) for pk in ids if pk in snapshots)
     yield from _relationship_lines(selection, used)
     yield from names.local_lines(selection)
 

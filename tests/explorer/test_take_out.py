@@ -49,6 +49,8 @@ def test_calls_are_the_same_search(reader):
     assert json.loads(unescape(agent).removeprefix("search ")) == {"query": "tea", "mode": "keyword", "tag": ["green"]}
 
 
+# The legs of a unified search are threads, which do not wait for the index of a test.
+@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 def test_unified_results_are_no_file(reader):
     menu = menu_of(reader, "/explore/?q=tea&mode=unified")
     assert "<summary>Use elsewhere…</summary>" in menu
