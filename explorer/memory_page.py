@@ -121,7 +121,7 @@ class MemoryContext:
     around_url: str
     similar_url: str
     actions: MemoryActions | None
-    """What the viewer may do with it."""
+    """The actions that the viewer may take on the memory."""
 
 
 def build_memory(
