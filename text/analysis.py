@@ -220,15 +220,21 @@ def is_stopword(term: str, language: str) -> bool:
     return term in STOPWORDS.get(language, ())
 
 
-def index_terms(fields: list[tuple[str, str]], language: str = "english") -> dict[str, list[tuple[int, str]]]:
+# Positions between the fields of a document.
+FIELD_GAP = 2
+
+
+def index_terms(
+    fields: list[tuple[str, str]], language: str = "english", *, is_joined: bool = False
+) -> dict[str, list[tuple[int, str]]]:
     """The terms of a document: its fields (text, weight A to D) in sequence.
 
-    A gap between fields prevents phrases across them. Positions past the limit of Postgres are dropped: terms there
-    still match, phrases do not.
+    A gap between fields prevents phrases across them; if `is_joined`, there is none after the first field. Positions
+    past the limit of Postgres are dropped: terms there still match, phrases do not.
     """
     positions: dict[str, list[tuple[int, str]]] = {}
     position = 1
-    for text, weight in fields:
+    for number, (text, weight) in enumerate(fields):
         for match in TOKEN.finditer(text):
             raw = analyse_token(match.group(), language)
             for term, offset in raw.terms:
@@ -239,7 +245,7 @@ def index_terms(fields: list[tuple[str, str]], language: str = "english") -> dic
                 elif at < MAX_POSITION and len(known) < MAX_POSITIONS_PER_TERM:
                     known.append((at, weight))
             position += raw.width if raw.terms else 0
-        position += 2
+        position += 0 if is_joined and not number else FIELD_GAP
     return positions
 
 

@@ -11,6 +11,7 @@ from operator import add, itemgetter
 from typing import NamedTuple
 
 from text.analysis import (
+    FIELD_GAP,
     MAX_DISTINCT_TERMS,
     MAX_POSITION,
     MAX_POSITIONS_PER_TERM,
@@ -47,6 +48,8 @@ class PlacedTerms(NamedTuple):
     vector: str
     fields: list[FieldTerms] | None
     """None if they exceed the limits of Postgres: then `vector` has the terms that fit."""
+    is_joined: bool = False
+    """Whether the second field continues the first one without a gap."""
 
 
 class _Piece(NamedTuple):
@@ -67,14 +70,14 @@ def _caches(language: str) -> tuple[dict[str, str], dict[str, _Piece]]:
     return {}, {}
 
 
-def placed_terms(fields: list[tuple[str, str]], language: str = "english") -> PlacedTerms:
+def placed_terms(fields: list[tuple[str, str]], language: str = "english", *, is_joined: bool = False) -> PlacedTerms:
     """`index_terms` and `to_tsvector` in one pass. A term is repeated for each position; Postgres merges them."""
     known, _ = _caches(language)
     entries: list[str] = []
     placed: list[FieldTerms] = []
     position = 1
     try:
-        for text, weight in fields:
+        for number, (text, weight) in enumerate(fields):
             pieces = text.split()
             words = list(map(known.get, pieces))
             terms: FieldTerms
@@ -85,12 +88,30 @@ def placed_terms(fields: list[tuple[str, str]], language: str = "english") -> Pl
                 terms, width = (" ".join(found), ""), len(found)
                 entries += map(add, found, _PLACES[weight][position : position + width])
             placed.append(terms)
-            position += width + 2
+            position += width + (0 if is_joined and not number else FIELD_GAP)
     except IndexError:
-        position = MAX_POSITION + 3
-    if position > MAX_POSITION + 2 or (len(entries) > MAX_POSITIONS_PER_TERM and _are_too_many(entries)):
-        return PlacedTerms(to_tsvector(index_terms(fields, language)), None)
-    return PlacedTerms("'" + " '".join(entries) if entries else "", placed)
+        position = MAX_POSITION + FIELD_GAP + 1
+    if position > MAX_POSITION + FIELD_GAP or (len(entries) > MAX_POSITIONS_PER_TERM and _are_too_many(entries)):
+        return PlacedTerms(to_tsvector(index_terms(fields, language, is_joined=is_joined)), None)
+    return PlacedTerms("'" + " '".join(entries) if entries else "", placed, is_joined)
+
+
+def join_fields(first: FieldTerms, second: FieldTerms) -> FieldTerms:
+    """The terms of two fields as those of one, the second right after the first."""
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        words, hyphenated = (" ".join(filter(None, both)) for both in zip(first, second, strict=True))
+        return words, hyphenated
+    before = _with_positions(first)
+    width = max((at for _, at in before), default=-1) + 1
+    return [*before, *((term, width + at) for term, at in _with_positions(second))]
+
+
+def _with_positions(terms: FieldTerms) -> list[tuple[str, int]]:
+    if isinstance(terms, list):
+        return terms
+    words, hyphenated = terms
+    # No query needs the positions of the latter.
+    return [*((term, at) for at, term in enumerate(words.split())), *((term, 0) for term in hyphenated.split())]
 
 
 def _are_too_many(entries: list[str]) -> bool:

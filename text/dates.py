@@ -5,6 +5,8 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import available_timezones
 
+from text.formatting import date_text
+
 _SINCE = re.compile(r"([1-9]\d{0,4})(min|[hdwmy])")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
@@ -47,6 +49,16 @@ def check_since(value: str) -> str:
     return value
 
 
+def check_start(value: str) -> str:
+    """The canonical form of a start: a span up to now, or a day or time."""
+    if is_span(value):
+        return check_since(value)
+    try:
+        return check_date(value)
+    except ValueError:
+        raise ValueError("is neither a time span nor a date: write 7d, 2026-03-01 or an ISO 8601 time") from None
+
+
 @lru_cache(maxsize=1)
 def zone_names() -> frozenset[str]:
     """The names of time zones, except those whose meaning depends on the machine."""
@@ -70,6 +82,16 @@ def span_label(since: str) -> str:
     number, unit = _span_parts(since)
     name = _UNITS[unit][0]
     return f"last {name[:-1]}" if number == 1 else f"last {number} {name}"
+
+
+def start_of(value: str, zone: tzinfo, now: datetime) -> datetime | None:
+    """The instant of a start: that long before now, or when the day or time begins. None without one."""
+    return now - since_span(value) if is_span(value) else instant(value, zone, end=False)
+
+
+def start_label(value: str) -> str:
+    """A start in words."""
+    return span_label(value) if is_span(value) else f"since {date_text(value)}"
 
 
 def is_span(value: str) -> bool:

@@ -84,35 +84,70 @@ class RepeatedReads(Generic[Key, Value]):
 
     A result of an older revision is served for at most twenty times the time that its read took, so that reading takes
     a twentieth of a core however often the revision changes. A slow read is then repeated in a thread of its own, so
-    that only the first request of a process waits for one.
+    that only the first request of a process waits for one. Requests that come during a read wait for its result.
+
+    At most `limit` results are held, those used last. None is served that was read more than `seconds` ago, and only
+    those of an older revision that `may_be_older`; by default all.
     """
 
     _SHARE = 20
     _SLOW_SECONDS = 0.05
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, after_repeat: Callable[[], None] = lambda: None
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        after_repeat: Callable[[], None] = lambda: None,
+        *,
+        limit: float = math.inf,
+        seconds: float = math.inf,
+        may_be_older: Callable[[Value], bool] = lambda value: True,
     ) -> None:
         self._clock = clock
         self._after_repeat = after_repeat
+        self._may_be_older = may_be_older
+        self._limit, self._seconds = limit, seconds
         self._lock = Lock()
-        self._results: dict[Key, tuple[object, float, float, Value]] = {}
+        self._results: OrderedDict[Key, tuple[object, float, float, Value]] = OrderedDict()
         self._running: set[Key] = set()
+        self._reading: dict[Key, Lock] = {}
         _caches.add(self)
 
     def get(self, key: Key, revision: object, read: Callable[[], Value]) -> Value:
+        if (held := self._held(key, revision, read)) is not None:
+            return held[0]
         with self._lock:
-            found = self._results.get(key)
-            if found is not None:
-                known, read_at, took, value = found
-                is_recent = self._clock() - read_at <= self._SHARE * took
-                if known == revision or is_recent or key in self._running:
-                    return value
-                if took > self._SLOW_SECONDS:
-                    self._running.add(key)
-                    Thread(target=self._repeat, args=(key, revision, read), name="counting", daemon=True).start()
-                    return value
-        return self._read(key, revision, read)
+            turn = self._reading.setdefault(key, Lock())
+        with turn:
+            # Whoever had the turn before has read it.
+            if (held := self._held(key, revision, read)) is not None:
+                return held[0]
+            try:
+                return self._read(key, revision, read)
+            finally:
+                with self._lock:
+                    self._reading.pop(key, None)
+
+    def _held(self, key: Key, revision: object, read: Callable[[], Value]) -> tuple[Value] | None:
+        """The result to serve, in a tuple; None if it must be read first."""
+        with self._lock:
+            if (found := self._results.get(key)) is None:
+                return None
+            known, read_at, took, value = found
+            age = self._clock() - read_at
+            if age > self._seconds:
+                return None
+            self._results.move_to_end(key)
+            if known == revision:
+                return (value,)
+            if not self._may_be_older(value):
+                return None
+            if age <= self._SHARE * took or key in self._running:
+                return (value,)
+            if took <= self._SLOW_SECONDS:
+                return None
+            self._running.add(key)
+        Thread(target=self._repeat, args=(key, revision, read), name="counting", daemon=True).start()
+        return (value,)
 
     def clear(self) -> None:
         with self._lock:
@@ -124,6 +159,9 @@ class RepeatedReads(Generic[Key, Value]):
         now = self._clock()
         with self._lock:
             self._results[key] = (revision, now, now - started, value)
+            self._results.move_to_end(key)
+            while len(self._results) > self._limit:
+                self._results.popitem(last=False)
         return value
 
     def _repeat(self, key: Key, revision: object, read: Callable[[], Value]) -> None:

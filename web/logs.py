@@ -42,10 +42,11 @@ def is_mistake(error: BaseException) -> bool:
     from psycopg import OperationalError as DriverOperationalError
 
     from web.errors import Refusal
+    from web.middleware import is_outage
 
     outside = (InterfaceError, OperationalError, DriverInterfaceError, DriverOperationalError)
     clients = (Refusal, SuspiciousOperation, RequestAborted, ConnectionError, asyncio.CancelledError)
-    return not isinstance(error, outside + clients)
+    return not (isinstance(error, outside + clients) or is_outage(error))
 
 
 class OurFault(logging.Filter):

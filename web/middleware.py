@@ -4,6 +4,7 @@ All of it is synchronous, as the views are: under ASGI a request then crosses in
 """
 
 import logging
+import re
 import sys
 import threading
 import time
@@ -15,8 +16,9 @@ import psycopg
 from django.conf import settings
 from django.core.exceptions import DisallowedHost
 from django.core.signals import got_request_exception
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
+from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import resolve_url
 from django.template.loader import render_to_string
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -40,14 +42,12 @@ class Middleware(Protocol):
     def __call__(self, request: HttpRequest) -> HttpResponseBase: ...
 
 
-# No inline script, no other host: memory text is untrusted, and this is the wall behind the sanitiser. Style attributes
-# are let through, for the admin, the API page and the widths of bars; with no other host allowed they can load nothing.
+# No inline script or style, no other host: memory text is untrusted, and this is the wall behind the sanitiser.
 CONTENT_SECURITY_POLICY = "; ".join(
     [
         "default-src 'self'",
         "img-src 'self' data:",
         "style-src 'self'",
-        "style-src-attr 'unsafe-inline'",
         "object-src 'none'",
         "base-uri 'none'",
         "form-action 'self'",
@@ -99,6 +99,25 @@ def set_policies(response: Response) -> Response:
     return response
 
 
+def compress_pages(get_response: GetResponse) -> Middleware:
+    """Compress pages, unless a page of another site has made the browser ask for them.
+
+    Such a page could put text of its own into an address, and guess secret text from the lengths of the answers
+    (BREACH). Browsers tell by a header that no script can set who has made them ask.
+    """
+    gzip = GZipMiddleware(lambda request: HttpResponse())
+
+    def middleware(request: HttpRequest) -> HttpResponseBase:
+        response = get_response(request)
+        is_page = response.get("Content-Type", "").startswith("text/html")
+        if not is_page or request.headers.get("Sec-Fetch-Site") not in ("same-origin", "none"):
+            return response
+        compressed: HttpResponseBase = gzip.process_response(request, response)
+        return compressed
+
+    return middleware
+
+
 def ends_with_dot(host: str) -> bool:
     """Whether a Host header has the absolute form of a name, such as `localhost.`, with or without a port."""
     return host.partition(":")[0].endswith(".")
@@ -121,10 +140,14 @@ def refuse_absolute_names(get_response: GetResponse) -> Middleware:
 # Connection, authorisation, unknown database, out of resources, shutting down, system error. A statement that was
 # cancelled or lost a deadlock is an OperationalError too, and no outage.
 OUTAGE_STATES = ("08", "28", "3D", "53", "57P", "58")
+# In a cluster a coordinator that loses a server in the middle of a transaction calls that an internal error.
+_LOST_SERVER = re.compile("server closed the connection|connection to the remote node|connection marked as essential")
 
 
 def is_outage(error: BaseException | None) -> bool:
     """Whether this error means that the database cannot be reached, whatever was asked of it."""
+    if isinstance(error, (InternalError, psycopg.InternalError)):
+        return _LOST_SERVER.search(str(error)) is not None
     if not isinstance(error, (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)):
         return False
     cause = error.__cause__ if isinstance(error.__cause__, psycopg.Error) else error

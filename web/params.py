@@ -7,9 +7,9 @@ as a notice; the API and the tools of agents refuse a request that has any.
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, ClassVar, Self
-from urllib.parse import urlencode
+from urllib.parse import quote_plus
 
 from annotated_types import Ge, Le
 from django.utils.datastructures import MultiValueDict
@@ -180,15 +180,17 @@ class Params(BaseModel):
     def parameters(self) -> list[Pair]:
         """The canonical pairs: in the order of the fields, values sorted, defaults left out."""
         pairs: list[Pair] = []
+        values = self.__dict__
         for field in _fields_of(type(self)):
-            value = getattr(self, field.name)
-            if value != field.default:
+            value = values[field.name]
+            # Nearly all have their default, and most of these are the very object.
+            if value is not field.default and value != field.default:
                 pairs += [(field.key, _written(item)) for item in (value if field.is_multiple else (value,))]
         return pairs
 
     def querystring(self) -> str:
         """The canonical query string: one state, one URL."""
-        return urlencode(self.parameters())
+        return "&".join([f"{quoted(key)}={quoted(value)}" for key, value in self.parameters()])
 
     @classmethod
     def _generated_name(cls, key: str) -> str:
@@ -259,6 +261,15 @@ def _given(raw: str | list[str], validated: object) -> str:
     if isinstance(raw, str):
         return raw
     return validated if isinstance(validated, str) else raw[0] if len(raw) == 1 else str(raw)
+
+
+def quoted(text: str) -> str:
+    """A key or value as urlencode writes it. The links of a page share most of theirs."""
+    return _quoted_short(text) if len(text) <= _SHORT else quote_plus(text)
+
+
+_SHORT = 100
+_quoted_short = lru_cache(maxsize=4_096)(quote_plus)
 
 
 def _written(value: object) -> str:

@@ -81,6 +81,18 @@ class SupervisedProcess:
             self._stopping.wait(_RESTART_SECONDS[min(failures, len(_RESTART_SECONDS)) - 1])
 
 
+def start_once(arguments: Sequence[str]) -> None:
+    """Start a `manage.py` command in the background, to run to its end. It gets the id of this process."""
+    manage = str(settings.BASE_DIR / "manage.py")
+    child = subprocess.Popen(
+        [sys.executable, manage, *arguments, "--with-parent", str(os.getpid())],
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+        env=_environment(),
+    )
+    threading.Thread(target=child.wait, name=f"wait-{arguments[0]}", daemon=True).start()
+
+
 def _environment() -> dict[str, str]:
     """The environment of a child. By default its C library would keep a heap for each of many threads."""
     return {"MALLOC_ARENA_MAX": _ARENAS, **os.environ}
@@ -90,6 +102,12 @@ def limit_heaps() -> None:
     """The same for this process, whose environment was read before it could be changed."""
     with suppress(AttributeError, OSError, TypeError):  # another C library than glibc
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, int(os.environ.get("MALLOC_ARENA_MAX", _ARENAS)))
+
+
+def release_memory() -> None:
+    """Return memory that was freed to the system. The C library would keep what a long batch took, for hours."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

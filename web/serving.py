@@ -63,10 +63,11 @@ def shared(listener: socket.socket) -> socket.socket:
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket, opened before any slow step, so that a port in use is reported at once."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:
         raise CannotListenError(f"--host {host} is not an address of this machine ({error.strerror}).") from error
-    listener = socket.socket(family, kind)
+    # With its protocol: asyncio turns off the delay of small packets only for sockets that are known to be of TCP.
+    listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -158,6 +159,9 @@ def serve(
     """
     config = uvicorn.Config(
         "config.asgi:application",
+        # asyncio and not uvloop, which would accept connections without asking the listener above.
+        loop="asyncio",
+        http="httptools",
         lifespan="on",
         log_config=None,
         # Its lines have the queries, which may contain tokens.

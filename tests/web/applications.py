@@ -15,9 +15,10 @@ class Answer:
         return self.body.decode()
 
 
-async def ask(application, path, method="GET", gone=None):
-    """The answer of an application; None if it gave none. The client stays until `gone`."""
-    sent, to_come = [], [{"type": "http.request", "body": b"", "more_body": False}]
+async def ask(application, path, method="GET", gone=None, body=(b"",), headers=((b"host", b"localhost"),)):
+    """The answer of an application; None if it gave none. The client stays until `gone`. `body` has pieces."""
+    sent, to_come = [], [{"type": "http.request", "body": piece, "more_body": True} for piece in reversed(body)]
+    to_come[0]["more_body"] = False
 
     async def receive():
         if to_come:
@@ -38,7 +39,7 @@ async def ask(application, path, method="GET", gone=None):
         "raw_path": path.encode(),
         "root_path": "",
         "query_string": b"",
-        "headers": [(b"host", b"localhost")],
+        "headers": list(headers),
         "client": ("127.0.0.1", 50000),
         "server": ("127.0.0.1", 8000),
     }

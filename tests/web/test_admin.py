@@ -37,8 +37,21 @@ from categories.models import (
 )
 from curation.models import Curation, CurationChange
 from curation.suggestions.models import Suggestion, SuggestionPolicy
-from memories.models import Corpus, EmbeddingModel, ImportBatch, Memory, OutboxEntry, Project, Session, VectorChange
-from search.models import SavedView
+from memories.models import (
+    Corpus,
+    EmbeddingModel,
+    FollowedSource,
+    ImportBatch,
+    MapLayout,
+    Memory,
+    OutboxEntry,
+    Project,
+    Recall,
+    Session,
+    SourceConflict,
+    VectorChange,
+)
+from search.models import SavedView, ViewFeed, ViewMark
 from web.admin import CurationAdmin
 
 pytestmark = pytest.mark.django_db
@@ -46,8 +59,8 @@ OURS = [
     model for app in ("memories", "categories", "access", "search") for model in apps.get_app_config(app).get_models()
 ]
 # Changes not yet applied to the index: `manage.py index` shows their number. The feed of changes repeats the audit
-# trail, and stored replies are for those who asked.
-PASSING = {OutboxEntry, VectorChange, MemoryChange, IdempotentReply}
+# trail, stored replies are for those who asked, and recalls are on the page of their memory.
+PASSING = {OutboxEntry, VectorChange, MemoryChange, IdempotentReply, Recall}
 LISTED = [m for m in OURS if not isinstance(m._meta.pk, CompositePrimaryKey) and m not in PASSING]
 
 
@@ -73,7 +86,10 @@ def fill(start, end):
         memory = Memory.objects.create(
             id=n + 1, project=project, session=session, batch=batch, title="" if n % 2 else f"Title {n}", content=f"{n}"
         )
+        source = FollowedSource.objects.create(path=f"/notes/{n}", format="markdown")
+        SourceConflict.objects.create(source=source, memory_id=memory.pk, edit="curator, today")
         EmbeddingModel.objects.create(id=n + 1, name=f"model-{n}", dimensions=384, min_similarity=0.3)
+        MapLayout.objects.create(id=n + 1, model_id=1, memories=n)
         category = Category.objects.create(name=f"Category {n}", path=f"category-{n}", batch=batch, aliases=["x"])
         concept = Concept.objects.create(name=f"Concept {n}", batch=batch)
         entity = Entity.objects.create(name=f"Entity {n}", entity_type="thing", batch=batch)
@@ -117,7 +133,9 @@ def fill(start, end):
             reason=f"reason {n}",
         )
         SuggestionPolicy.objects.create(project=project, category_from=0.9)
-        SavedView.objects.create(owner=user, slug=f"view-{n}", name=f"View {n}")
+        view = SavedView.objects.create(owner=user, slug=f"view-{n}", name=f"View {n}")
+        ViewMark.objects.create(user=user, view=view, pinned=True)
+        ViewFeed.objects.create(user=user, view=view, token_hash=f"{n}")
 
 
 def test_every_model_is_in_the_admin_but_those_it_cannot_take():
@@ -138,6 +156,10 @@ def test_every_model_is_in_the_admin_but_those_it_cannot_take():
         "IdempotentReply",
         "VectorChange",
         "RelationshipVector",
+        "MapPlace",
+        "Recall",
+        "RecallDay",
+        "FollowedRecord",
     }
 
 

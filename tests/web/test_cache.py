@@ -1,5 +1,6 @@
 """The cache of the process: by key and revision, bounded, cleared in one place."""
 
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 from web.cache import RepeatedReads, RevisionCache, clear_caches
@@ -85,6 +86,14 @@ def test_a_quick_read_is_repeated_for_a_new_revision_after_twenty_times_its_time
     assert reads.get("share", 3, clock.reading("third", 0.01)) == "third"
 
 
+def test_a_result_that_may_not_be_older_is_read_again_at_once():
+    clock = Clock()
+    reads = RepeatedReads(clock, may_be_older=lambda text: len(text) > 5)
+    assert reads.get("share", 1, clock.reading("small", 1.0)) == "small"
+    assert reads.get("share", 2, clock.reading("larger", 1.0)) == "larger"
+    assert reads.get("share", 3, clock.reading("unread", 1.0)) == "larger"
+
+
 def test_nobody_waits_for_a_slow_read_to_be_repeated():
     clock = Clock()
     begin, done = Event(), Event()
@@ -100,3 +109,28 @@ def test_nobody_waits_for_a_slow_read_to_be_repeated():
     begin.set()
     assert done.wait(10)
     assert reads.get("share", 2, slow) == "second"
+
+
+def test_one_read_serves_all_who_ask_at_once_and_no_result_is_older_than_its_seconds():
+    clock = Clock()
+    reads = RepeatedReads(clock, limit=2, seconds=30)
+    begun, finish, counted = Event(), Event(), []
+
+    def slow():
+        counted.append(1)
+        begun.set()
+        finish.wait(10)
+        return "counted"
+
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(reads.get, "home", 1, slow)
+        assert begun.wait(10)
+        others = [pool.submit(reads.get, "home", 1, slow) for _ in range(2)]
+        finish.set()
+        assert [one.result(10) for one in (first, *others)] == ["counted"] * 3
+    assert len(counted) == 1
+    clock.now += 31
+    assert reads.get("home", 1, lambda: "anew") == "anew"
+    for other in ("a", "b"):
+        reads.get(other, 1, lambda: "other")
+    assert reads.get("home", 1, lambda: "forgotten") == "forgotten"

@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.contrib.sessions.backends.db import SessionStore
-from django.db import InterfaceError, OperationalError, connection
+from django.db import InterfaceError, InternalError, OperationalError, connection
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.test import RequestFactory
@@ -24,6 +24,10 @@ pytestmark = pytest.mark.urls(__name__)
 
 def page(request):
     return HttpResponse("a page")
+
+
+def long_page(request):
+    return HttpResponse("a page " * 100)
 
 
 def own_policy(request):
@@ -64,6 +68,7 @@ def template_that_asks(request):
 
 urlpatterns = [
     path("page/", page),
+    path("long/", long_page),
     path("own-policy/", own_policy),
     path("outage/", outage),
     path("closed/", closed),
@@ -92,6 +97,8 @@ def test_every_answer_carries_the_policy(visitor, address):
     assert policy == CONTENT_SECURITY_POLICY
     assert "camera=()" in visitor.get(address)["Permissions-Policy"]
     assert "script" not in policy  # so default-src 'self' rules scripts: no inline ones, no other host
+    assert "style-src 'self';" in policy
+    assert "unsafe" not in policy
 
 
 def test_view_may_set_a_policy_of_its_own(visitor):
@@ -234,6 +241,21 @@ def test_static_file_that_the_browser_has_is_not_sent_again():
     assert (response.status_code, response.content) == (304, b"")
 
 
+@pytest.mark.parametrize(
+    ("headers", "encoding"),
+    [
+        ({"Sec-Fetch-Site": "none"}, "gzip"),
+        ({"Sec-Fetch-Site": "same-origin"}, "gzip"),
+        ({"Sec-Fetch-Site": "same-site"}, ""),
+        ({"Sec-Fetch-Site": "cross-site"}, ""),
+        ({}, ""),
+    ],
+)
+def test_page_is_compressed_unless_another_site_may_have_made_the_browser_ask_for_it(visitor, headers, encoding):
+    answer = visitor.get("/long/", headers={"Accept-Encoding": "gzip, br", **headers})
+    assert answer.get("Content-Encoding", "") == encoding
+
+
 @pytest.mark.urls("config.urls")
 @pytest.mark.parametrize("host", ["localhost.", "localhost.:8000", "127.0.0.1."])
 def test_name_with_a_dot_at_its_end_is_another_site_to_browsers(client, host):
@@ -243,3 +265,15 @@ def test_name_with_a_dot_at_its_end_is_another_site_to_browsers(client, host):
 @pytest.mark.parametrize("host", ["localhost", "localhost:8000", "[::1]:8000"])
 def test_name_without_one_is_answered(client, host):
     assert client.get("/page/", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("message", "is_one"),
+    [
+        pytest.param("server closed the connection unexpectedly", True, id="closed"),
+        pytest.param("failure on connection marked as essential: db-2:5432", True, id="essential"),
+        pytest.param("cache lookup failed for type 17", False, id="a fault of Postgres"),
+    ],
+)
+def test_a_cluster_that_loses_a_server_in_a_transaction_is_an_outage(message, is_one):
+    assert is_outage(InternalError(message)) is is_one

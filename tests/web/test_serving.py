@@ -1,5 +1,7 @@
-"""The listening socket that several web processes share."""
+"""The listening socket that several web processes share, and the address that commands find the server by."""
 
+import asyncio
+import fcntl
 import socket
 
 import pytest
@@ -25,3 +27,41 @@ def test_process_with_connections_leaves_a_new_one_to_others_for_a_moment(monkey
         # The next connection waits again.
         with socket.create_connection(address), pytest.raises(BlockingIOError):
             listener.accept()
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_answer_in_two_packets_does_not_wait_for_the_client_to_acknowledge_the_first(is_shared):
+    listener = serving.listen("127.0.0.1", 0)
+    if is_shared:
+        listener = serving.shared(listener)
+        listener.connections = lambda: 0
+
+    async def delays_packets() -> int:
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted = writer.get_extra_info("socket")
+            found.set_result(not accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        async with await asyncio.start_server(answer, sock=listener):
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            delays = await found
+            writer.close()
+            return delays
+
+    assert not asyncio.run(delays_packets())
+
+
+# --- commands next to a server ------------------------------------------------------------------------------------
+
+
+def test_address_of_a_server_that_was_killed_is_not_used(settings, tmp_path):
+    settings.HOME = tmp_path
+    assert serving.running_site() is None
+    path = tmp_path / "address"
+    path.write_text("http://127.0.0.1:8000\n")
+    assert serving.running_site() is None
+    with path.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert serving.running_site() == "http://127.0.0.1:8000"

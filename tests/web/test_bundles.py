@@ -1,0 +1,52 @@
+"""Style sheets and scripts that a page loads as one file."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.contrib.staticfiles import finders
+from django.core.management import call_command
+
+from web import bundles
+from web.bundles import BUNDLES
+
+
+@pytest.fixture
+def folder(tmp_path, settings):
+    settings.HOME, settings.STATIC_ROOT = tmp_path, tmp_path / "static"
+    return tmp_path
+
+
+@pytest.mark.parametrize("bundle", BUNDLES)
+def test_a_bundle_has_the_text_of_its_parts_in_their_order(folder, bundle):
+    text = Path(finders.find(bundle)).read_text()
+    places = [text.index(Path(finders.find(part)).read_text()) for part in BUNDLES[bundle]]
+    assert places == sorted(places)
+    assert {Path(bundle).suffix} == {Path(part).suffix for part in BUNDLES[bundle]}
+
+
+def test_a_changed_part_is_in_the_bundle_at_the_next_request(folder, monkeypatch, settings):
+    part = folder / "sources" / "css" / "one.css"
+    part.parent.mkdir(parents=True)
+    settings.STATICFILES_DIRS = [part.parents[1]]
+    monkeypatch.setattr(bundles, "BUNDLES", {"css/all.css": ("css/one.css",)})
+    part.write_text("a { color: red; }")
+    assert Path(finders.find("css/all.css")).read_text() == "a { color: red; }"
+    part.write_text("a { color: blue; }")
+    assert Path(finders.find("css/all.css")).read_text() == "a { color: blue; }"
+
+
+def test_bundles_are_collected_with_the_other_static_files(folder):
+    call_command("collectstatic", interactive=False, verbosity=0)
+    assert {path for path in BUNDLES if (folder / "static" / path).is_file()} == set(BUNDLES)
+
+
+def test_the_explore_page_loads_no_file_that_is_in_its_bundles():
+    loaded = set()
+    for name in ("base.html", "explorer/explore.html"):
+        source = (settings.BASE_DIR / "templates" / name).read_text()
+        loaded |= set(re.findall(r"{% static '([^']+)' %}", source))
+    parts = {part for bundle in BUNDLES.values() for part in bundle}
+    assert set(BUNDLES) <= loaded
+    assert not loaded & parts
