@@ -1,5 +1,6 @@
 """The audit trail: one event for each change, written in the transaction of the change."""
 
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Model
@@ -31,3 +32,15 @@ def audit(
         batch_id=batch_id,
         note=note,
     )
+
+
+def last_event_of(viewer: Viewer) -> datetime | None:
+    """When a viewer last changed anything; None for who has changed nothing, or is nobody in particular."""
+    if viewer.api_key_id is not None:
+        events = AuditEvent.objects.filter(api_key=viewer.api_key_id)
+    elif viewer.user_id is not None:
+        events = AuditEvent.objects.filter(user=viewer.user_id)
+    else:
+        return None
+    # Uses auditevent_key_idx or auditevent_user_idx.
+    return events.order_by("-at").values_list("at", flat=True).first()

@@ -1,15 +1,18 @@
-"""The forms for a new key, for roles and invitations, and for signing in."""
+"""The forms for a new key, for roles and invitations, for signing in, and for another password."""
 
 import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 from django import forms
 from django.contrib.admin.forms import AdminAuthenticationForm
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils import timezone
 
 from access.key_rights import KeyRights
@@ -116,6 +119,23 @@ class InvitationForm(forms.Form):
         }
 
 
+@contextmanager
+def counted_attempt(name: str, request: HttpRequest | None, too_many: object) -> Iterator[None]:
+    """Count an attempt at the password of an account, unless the block ends without an error. Raises ValidationError
+    with the text `too_many` instead of running the block if there were several wrong ones.
+    """
+    address = request.META.get("REMOTE_ADDR", "") if request else ""
+    account, network = ("account", name.casefold()), ("address", sender(address))
+    # An address that is refused does not count for the account, which it could lock for others.
+    wait = attempts.take(network, PER_ADDRESS).wait or attempts.take(account, PER_ACCOUNT).wait
+    if wait:
+        logger.warning("Too many wrong passwords for %r from %s.", name[:100], address)
+        raise forms.ValidationError(str(too_many), code="too_many", params={"seconds": math.ceil(wait)})
+    yield
+    attempts.fill(account)
+    attempts.fill(network)
+
+
 class SignInForm(AuthenticationForm):
     """Name and password. After several wrong ones the next is not even checked: checking takes a quarter of a second of
     computing, and guessing must not get anywhere.
@@ -128,21 +148,24 @@ class SignInForm(AuthenticationForm):
     }
 
     def clean(self) -> dict[str, Any]:
-        name = self.cleaned_data.get("username") or ""
-        address = self.request.META.get("REMOTE_ADDR", "") if self.request else ""
-        account, network = ("account", name.casefold()), ("address", sender(address))
-        # An address that is refused does not count for the account, which it could lock for others.
-        wait = attempts.take(network, PER_ADDRESS).wait or attempts.take(account, PER_ACCOUNT).wait
-        if wait:
-            logger.warning("Too many wrong passwords for %r from %s.", name[:100], address)
-            raise forms.ValidationError(
-                self.error_messages["too_many"], code="too_many", params={"seconds": math.ceil(wait)}
-            )
-        cleaned = super().clean()
-        attempts.fill(account)
-        attempts.fill(network)
-        return cleaned
+        with counted_attempt(self.cleaned_data.get("username") or "", self.request, self.error_messages["too_many"]):
+            return super().clean()
 
 
 class AdminSignInForm(SignInForm, AdminAuthenticationForm):
     """The same for the admin."""
+
+
+class PasswordForm(PasswordChangeForm):
+    """Another password for whoever knows the present one. Wrong ones count like those of signing in."""
+
+    def __init__(self, *args: Any, request: HttpRequest, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.request = request
+        # The form is not the first thing on its page.
+        del self.fields["old_password"].widget.attrs["autofocus"]
+
+    def clean_old_password(self) -> str:
+        too_many = "Too many wrong passwords. Wait %(seconds)s seconds."
+        with counted_attempt(self.user.get_username(), self.request, too_many):
+            return super().clean_old_password()

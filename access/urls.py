@@ -1,11 +1,11 @@
-"""Signing in and out, keys, apps, and people."""
+"""Signing in and out, one's account, keys, apps, and people."""
 
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
 from access.connect_views import connect
 from access.people_views import invitation_withdraw, join, people, role
-from access.views import SignIn, key_revoke, key_rotate, keys
+from access.views import SignIn, account, key_revoke, key_rotate, keys
 
 app_name = "access"
 urlpatterns = [
@@ -16,6 +16,7 @@ urlpatterns = [
     path("people/role/", role, name="role"),
     path("people/invitations/<int:invitation_id>/withdraw/", invitation_withdraw, name="invitation_withdraw"),
     path("join/<str:token>/", join, name="join"),
+    path("settings/account/", account, name="account"),
     path("settings/keys/", keys, name="keys"),
     path("settings/keys/<int:key_id>/rotate/", key_rotate, name="key_rotate"),
     path("settings/keys/<int:key_id>/revoke/", key_revoke, name="key_revoke"),

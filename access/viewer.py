@@ -49,6 +49,11 @@ class Viewer:
         return self.curated_project_ids is None or project_id in self.curated_project_ids
 
 
+def may_write_everything(viewer: Viewer) -> bool:
+    """Whether a viewer may see, write and curate every project, including new ones."""
+    return viewer.project_ids is None and viewer.may_write(None) and viewer.curated_project_ids is None
+
+
 def command_viewer() -> Viewer:
     """The viewer of management commands, which have full access to the database anyway."""
     return Viewer(None, frozenset(SCOPES), None, door=AuditEvent.Door.COMMAND)

@@ -1,19 +1,23 @@
-"""The sign-in page, by one-time link or password, and the page of keys."""
+"""The sign-in page, by one-time link or password, and the pages of one's account and of keys."""
 
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth import login
+from django.contrib.auth import login, update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView
 from django.core.exceptions import NON_FIELD_ERRORS, PermissionDenied
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from access.forms import KeyForm, SignInForm
+from access.audit import audit
+from access.forms import KeyForm, PasswordForm, SignInForm
 from access.key_rights import KeyRights, key_rights, shown_keys
 from access.keys import GRACE, KeyRefusedError, NewKey, make_key, revoke_key, rotate_key
 from access.models import ApiKey
@@ -47,6 +51,35 @@ class SignIn(LoginView):
         if form.has_error(NON_FIELD_ERRORS, code="too_many"):
             response.status_code = 429
         return response
+
+
+# --- one's account -----------------------------------------------------------------------------------------------
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def account(request: HttpRequest) -> HttpResponse:
+    """How somebody signs in: another password, and the accounts of the provider, if there is one."""
+    user = cast(User, request.user)
+    form = PasswordForm(user, request.POST or None, request=request) if user.has_usable_password() else None
+    if request.method == "POST" and form and form.is_valid():
+        with transaction.atomic():
+            form.save()
+            audit(viewer_of_user(user), "user_change", user, note="password")
+        # Other sessions end, this one stays.
+        update_session_auth_hash(request, user)
+        messages.info(request, "Your password is changed. Other places where you were signed in ask for it.")
+        return redirect("access:account")
+    context: dict[str, Any] = {"form": form}
+    if settings.OIDC_ISSUER:
+        # Only then are the tables of allauth there.
+        from access.oidc import linked_accounts
+
+        context |= linked_accounts(request)
+    response = render(request, "access/account.html", context, status=422 if form and form.errors else 200)
+    response["Cache-Control"] = "private, no-store"
+    return response
 
 
 # --- keys --------------------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 import base64
 import hashlib
+import html
 import json
+import re
 import secrets
 import signal
 import threading
@@ -191,11 +193,11 @@ def test_account_of_this_site_is_not_taken_over_by_its_name_or_address(server, s
 def test_nobody_else_is_let_in(server, issuer, sign_in, claims, other_key, said):
     if other_key:
         issuer.signing_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    browser, page = sign_in(sub="13", preferred_username="eve", groups=["leads"], **claims)
+    browser, page = sign_in(sub="13", preferred_username="mallory", groups=["leads"], **claims)
     assert page.status_code == 403
     assert said in page.text
     assert browser.get("/api/search").status_code == 401
-    assert query(server.home, "SELECT count(*) FROM auth_user WHERE username = 'eve'") == 0
+    assert query(server.home, "SELECT count(*) FROM auth_user WHERE username = 'mallory'") == 0
 
 
 def test_answer_that_nobody_asked_for_is_refused(server):
@@ -203,6 +205,119 @@ def test_answer_that_nobody_asked_for_is_refused(server):
         assert browser.get("/sign-in/oidc/callback/?code=x&state=y").status_code == 403
         assert browser.get("/sign-in/oidc/callback/?error=access_denied&state=y").status_code == 403
         assert browser.get("/sign-in/another/").status_code == 404
+
+
+# --- linking -----------------------------------------------------------------------------------------------------
+
+ACCOUNT, PASSWORD = "/settings/account/", "correct horse battery"
+
+
+@pytest.fixture
+def local(server):
+    """Sign in to an account of this site by a link, as a browser does."""
+    browsers = []
+
+    def as_(name, password=True):
+        script = f"""
+from django.contrib.auth.models import User
+user = User.objects.create_user({name!r}, password={PASSWORD if password else None!r})
+from access.models import Membership
+from memories.models import Project
+Membership.objects.create(user=user, project=Project.objects.get(slug="refuge"), role="curator")
+"""
+        command(server.home, "shell", "--no-imports", "-c", script)
+        address = command(server.home, "sign_in_link", "--user", name).split()[-1]
+        browser = httpx2.Client(base_url=f"http://127.0.0.1:{server.port}", follow_redirects=True, timeout=60)
+        browsers.append(browser)
+        at = urlsplit(address)
+        assert browser.get(f"{at.path}?{at.query}").status_code == 200
+        return browser
+
+    yield as_
+    for browser in browsers:
+        browser.close()
+
+
+def link_of(browser):
+    return html.unescape(re.search(r'href="(/settings/account/link/[^"]*)"', browser.get(ACCOUNT).text)[1])
+
+
+def unlink(browser):
+    page = browser.get(ACCOUNT).text
+    action = re.search(r'action="(/settings/account/links/\d+/unlink/)"', page)[1]
+    return browser.post(action, data={"csrfmiddlewaretoken": token_of(page)})
+
+
+def token_of(page):
+    return re.search(r'name="csrfmiddlewaretoken" value="([^"]*)"', page)[1]
+
+
+def events(server, name):
+    of = f"user_id = (SELECT id FROM auth_user WHERE username = '{name}') AND verb LIKE 'account_%'"
+    return query(server.home, f"SELECT string_agg(verb, ' ' ORDER BY id) FROM access_auditevent WHERE {of}")
+
+
+def test_provider_account_is_linked_signs_in_and_is_unlinked_again(server, issuer, sign_in, local):
+    browser = local("linda")
+    issuer.claims = {"sub": "21", "email": "linda@example.org", "email_verified": True, "groups": ["wardens"]}
+    page = browser.get(link_of(browser))
+    assert (page.status_code, page.url.path) == (200, ACCOUNT)
+    assert "You can sign in as linda@example.org of Example now." in page.text
+    # As at every time of signing in, the claims decide in the projects that the rules name.
+    assert roles(server, "linda") == ("writer", 1)
+    assert "is linked already" in browser.get(link_of(browser)).text
+    other, _ = sign_in(sub="21", preferred_username="linda", groups=["wardens"])
+    assert roles(server, "linda") == ("writer", 1)
+    assert "linda@example.org" in other.get(ACCOUNT).text
+    assert query(server.home, "SELECT count(*) FROM auth_user WHERE username LIKE 'linda%'") == 1
+
+    page = unlink(browser)
+    assert "linda@example.org of Example is unlinked." in page.text
+    assert "Link an account" in page.text
+    assert roles(server, "linda") == (None, 0)
+    assert events(server, "linda") == "account_link account_unlink"
+    stranger, _ = sign_in(sub="21", preferred_username="stranger", groups=[])
+    assert "stranger" in stranger.get(ACCOUNT).text
+
+
+def test_account_of_somebody_else_is_not_linked(server, issuer, sign_in, local):
+    sign_in(sub="22", preferred_username="ben", groups=[])
+    browser = local("carl")
+    issuer.claims = {"sub": "22", "email": "ben@example.org", "email_verified": True}
+    assert "belongs to another account of this site" in browser.get(link_of(browser)).text
+    issuer.claims = {"sub": "23", "email": "carl@elsewhere.org", "email_verified": True}
+    page = browser.get(link_of(browser))
+    assert (page.url.path, "not allowed to sign in here" in page.text) == (ACCOUNT, True)
+    assert events(server, "carl") is None
+    assert roles(server, "carl") == ("curator", 1)
+
+
+def test_only_way_in_stays_linked(server, sign_in):
+    browser, _ = sign_in(sub="24", preferred_username="dora", groups=["wardens"])
+    page = browser.get(ACCOUNT).text
+    assert "It is your only way in" in page
+    assert "/unlink/" not in page
+    number = query(server.home, "SELECT id FROM socialaccount_socialaccount WHERE uid = '24'")
+    answer = browser.post(f"/settings/account/links/{number}/unlink/", data={"csrfmiddlewaretoken": token_of(page)})
+    assert "is your only way in: it stays linked." in answer.text
+    assert roles(server, "dora") == ("writer", 1)
+
+
+def test_another_site_can_neither_link_nor_unlink(server, issuer, sign_in, local):
+    browser, eve = local("fay"), local("eve")
+    issuer.claims = {"sub": "25", "email": "eve@example.org", "email_verified": True}
+    for path in (link_of(eve), "/settings/account/link/"):
+        assert "was not made for you" in browser.get(path).text
+    assert browser.get("/sign-in/oidc/?process=connect").status_code == 404
+    assert browser.post("/settings/account/links/1/unlink/").status_code == 403
+    eve.get(link_of(eve))
+    number = query(server.home, "SELECT id FROM socialaccount_socialaccount WHERE uid = '25'")
+    token = token_of(browser.get(ACCOUNT).text)
+    answer = browser.post(f"/settings/account/links/{number}/unlink/", data={"csrfmiddlewaretoken": token})
+    assert answer.status_code == 404
+    assert (events(server, "fay"), events(server, "eve")) == (None, "account_link")
+    with httpx2.Client(base_url=f"http://127.0.0.1:{server.port}") as nobody:
+        assert nobody.get("/settings/account/link/").headers["Location"].startswith("/sign-in/")
 
 
 # --- settings ----------------------------------------------------------------------------------------------------

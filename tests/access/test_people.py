@@ -94,7 +94,7 @@ def test_role_allows_what_its_name_says_through_pages_and_api_and_nothing_elsewh
     assert client.get(PEOPLE).status_code == administers
     assert ("Create a key" in html_of(client.get("/settings/keys/"))) == (administers == 200)
     menu = html_of(client.get("/explore/"))
-    assert (">People<" in menu, ">Curate<" in menu) == (administers == 200, curates == 200)
+    assert (">People<" in menu, ">Curate <small>" in menu) == (administers == 200, curates == 200)
     assert client.get("/admin/").status_code == 302
     assert (store(client, "beta"), rename(client, "of-beta")) == (403, 404 if curates == 200 else 403)
 

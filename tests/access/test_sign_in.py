@@ -6,11 +6,12 @@ from urllib.parse import urlsplit
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
+from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
 from access.forms import PER_ACCOUNT, PER_ADDRESS
-from access.models import SignInToken
+from access.models import AuditEvent, SignInToken
 from access.sign_in import (
     owner_ensure,
     owner_to_sign_in,
@@ -35,10 +36,10 @@ def signed_in(client):
     return client.session.get("_auth_user_id")
 
 
-def test_link_signs_in_and_leads_to_the_explorer(client, owner):
+def test_link_signs_in_and_leads_to_the_home_page(client, owner):
     link = urlsplit(sign_in_link(user=owner, site="http://127.0.0.1:8000"))
     response = client.get(f"{link.path}?{link.query}")
-    assert (response.status_code, response["Location"]) == (302, "/explore/")
+    assert (response.status_code, response["Location"]) == (302, "/")
     assert signed_in(client) == str(owner.pk)
     assert "no-store" in response["Cache-Control"]
 
@@ -64,7 +65,7 @@ def test_link_works_once(client, owner):
 def test_spent_link_does_no_harm_to_somebody_who_is_signed_in(client, owner):
     token = sign_in_token_issue(user=owner)
     client.get(SIGN_IN, {"token": token})
-    assert client.get(SIGN_IN, {"token": token})["Location"] == "/explore/"
+    assert client.get(SIGN_IN, {"token": token})["Location"] == "/"
 
 
 def test_link_expires_after_an_hour(client, owner):
@@ -119,7 +120,7 @@ def test_password_form_signs_in_and_goes_where_the_visitor_wanted(client):
 @pytest.mark.parametrize("elsewhere", ["https://elsewhere.example/", "//elsewhere.example/", "javascript:alert(1)"])
 def test_sign_in_never_leads_to_another_site(client, owner, elsewhere):
     token = sign_in_token_issue(user=owner)
-    assert client.get(SIGN_IN, {"token": token, "next": elsewhere})["Location"] == "/explore/"
+    assert client.get(SIGN_IN, {"token": token, "next": elsewhere})["Location"] == "/"
     assert "elsewhere" not in html_of(client.get(SIGN_IN, {"next": elsewhere}))
 
 
@@ -141,7 +142,7 @@ def test_guessing_a_password_is_slowed_down_without_looking_at_it(client, monkey
         patch.setattr(User, "check_password", None)
         response = client.post(address, {"username": "ADA", "password": "a long enough one"}, REMOTE_ADDR="192.0.2.7")
     assert response.status_code == (429 if address == SIGN_IN else 200)
-    assert "Too many wrong passwords. Wait 90 seconds" in html_of(response)
+    assert "Too many wrong passwords. Wait " in html_of(response)
     assert signed_in(client) is None
 
 
@@ -208,3 +209,46 @@ def test_sign_in_link_command_names_what_is_missing(owner):
     User.objects.all().delete()
     with pytest.raises(CommandError, match="createsuperuser"):
         call_command("sign_in_link")
+
+
+# --- the page of one's account -----------------------------------------------------------------------------------
+
+ACCOUNT = "/settings/account/"
+
+
+def new_password(old, new="correct horse battery"):
+    return {"old_password": old, "new_password1": new, "new_password2": new}
+
+
+def test_password_is_changed_by_whoever_knows_it(client):
+    user = User.objects.create_user("ada", password="the one before")
+    client.force_login(user)
+    elsewhere = Client()
+    elsewhere.force_login(user)
+    wrong = client.post(ACCOUNT, new_password("a guess"))
+    assert wrong.status_code == 422
+    assert "old password was entered incorrectly" in html_of(wrong)
+    assert client.post(ACCOUNT, new_password("the one before", "short")).status_code == 422
+    assert client.post(ACCOUNT, new_password("the one before"))["Location"] == ACCOUNT
+    assert client.get(ACCOUNT).status_code == 200
+    assert elsewhere.get(ACCOUNT)["Location"].startswith(SIGN_IN)
+    user.refresh_from_db()
+    assert user.check_password("correct horse battery")
+    assert AuditEvent.objects.filter(verb="user_change", note="password", user=user).count() == 1
+
+
+def test_guesses_at_the_present_password_are_counted(client):
+    client.force_login(User.objects.create_user("ada", password="the one before"))
+    for _ in range(PER_ACCOUNT):
+        client.post(ACCOUNT, new_password("a guess"))
+    assert "Too many wrong passwords" in html_of(client.post(ACCOUNT, new_password("the one before")))
+
+
+def test_account_without_a_password_is_told_who_can_set_one(client, owner):
+    client.force_login(owner)
+    page = html_of(client.get(ACCOUNT))
+    assert "changepassword owner" in page
+    assert "old_password" not in page
+    assert client.post(ACCOUNT, new_password("")).status_code == 200
+    owner.refresh_from_db()
+    assert not owner.has_usable_password()
