@@ -3,8 +3,8 @@
 Existing values are never overwritten. Changed values go to the audit trail, unless the same import made the row.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from access.audit import audit
@@ -12,6 +12,10 @@ from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import slug_of
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, RELATIONSHIPS, terms_refresh
 from categories.services import ConceptKey, EntityKey, Vocabulary, categories_ensure, concepts_ensure, entities_ensure
+from categories.text_projects import stored_alias_projects, stored_description_projects
+
+TextProjects = Mapping[str, Sequence[int]]
+"""The projects of texts that are not public, by the text; an empty one stands for the description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,7 @@ class CategoryDetails:
     description: str = ""
     aliases: tuple[str, ...] = ()
     related: tuple[str, ...] = ()
+    text_projects: TextProjects = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class ConceptDetails:
     narrower: tuple[str, ...] = ()
     related: tuple[str, ...] = ()
     weight: float | None = None
+    text_projects: TextProjects = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,7 @@ class EntityDetails:
     name: str
     description: str = ""
     aliases: tuple[str, ...] = ()
+    text_projects: TextProjects = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +80,7 @@ def category_merge_details(*, details: CategoryDetails, vocabulary: Vocabulary) 
     category = Category.objects.get(pk=category_id)
     related = {vocabulary.categories[slug_of(path)][-1] for path in details.related} - {category_id}
     changes: dict[str, object] = {
-        "description": category.description or details.description,
-        "aliases": joined_aliases(category.name, category.aliases, details.aliases),
+        **_joined_texts(category, details),
         "related_ids": _joined_ids(category.related_ids, related),
     }
     if details.name and category.batch_id is not None and category.batch_id == vocabulary.batch_id:
@@ -103,8 +109,7 @@ def concept_merge_details(*, details: ConceptDetails, vocabulary: Vocabulary) ->
     )
     changes: dict[str, object] = {
         "concept_type": concept.concept_type or details.concept_type,
-        "description": concept.description or details.description,
-        "aliases": joined_aliases(concept.name, concept.aliases, details.aliases),
+        **_joined_texts(concept, details),
         "weight": details.weight if concept.weight is None else concept.weight,
         "broader_ids": _joined_ids(concept.broader_ids, broader),
         "narrower_ids": _joined_ids(concept.narrower_ids, narrower),
@@ -129,11 +134,7 @@ def entity_merge_details(*, details: EntityDetails, vocabulary: Vocabulary) -> i
     key = (details.entity_type, details.name)
     entities_ensure(entities=[key], vocabulary=vocabulary)
     entity = Entity.objects.get(pk=vocabulary.entities[key])
-    changes: dict[str, object] = {
-        "description": entity.description or details.description,
-        "aliases": joined_aliases(entity.name, entity.aliases, details.aliases),
-    }
-    _change(entity, changes, vocabulary)
+    _change(entity, _joined_texts(entity, details), vocabulary)
     terms_refresh(ENTITIES, [entity.pk])
     return entity.pk
 
@@ -168,6 +169,23 @@ def relationship_merge_details(*, details: RelationshipDetails, vocabulary: Voca
     _change(relationship, changes, vocabulary)
     terms_refresh(RELATIONSHIPS, [relationship.pk])
     return relationship.pk
+
+
+def _joined_texts(
+    term: Category | Concept | Entity, details: CategoryDetails | ConceptDetails | EntityDetails
+) -> dict[str, object]:
+    """The description and the aliases with those of the details, and the projects in which they hold."""
+    columns = ("aliases", "description", "alias_projects", "description_projects")
+    before = {name: getattr(term, name) for name in columns}
+    aliases = joined_aliases(term.name, term.aliases, details.aliases)
+    description = term.description or details.description
+    held = details.text_projects
+    return {
+        "description": description,
+        "aliases": aliases,
+        "alias_projects": stored_alias_projects(before, aliases, held.get),
+        "description_projects": stored_description_projects(before, description, lambda _: held.get("")),
+    }
 
 
 def joined_aliases(name: str, known: Sequence[str], more: Sequence[str]) -> list[str]:

@@ -6,13 +6,15 @@ from typing import Any
 
 from django.db import connection
 
+from web.distribution import is_distributed
+
 Projects = frozenset[int] | None
 """The projects whose local texts are read: those of a viewer, or None for all."""
 NO_PROJECT: frozenset[int] = frozenset()
 """For reads of public text only."""
 
 # The column of memories with the terms of each kind, those of descendants included, and the type of an element.
-_COLUMNS = {
+COLUMNS = {
     "category": ("category_path_ids", "integer"),
     "concept": ("concept_ids", "integer"),
     "entity": ("entity_ids", "integer"),
@@ -38,6 +40,18 @@ WHERE own.project_ids @> ARRAY[%(project)s]::bigint[] AND CASE own.kind
   WHEN 'concept' THEN EXISTS (SELECT FROM categories_concept term WHERE term.id = own.term_id)
   WHEN 'category' THEN EXISTS (SELECT FROM categories_category term WHERE term.id = own.term_id)
   ELSE true END ORDER BY own.id DESC"""
+
+# One look-up in the index of the facet for each term.
+_KNOWN = """
+SELECT wanted.ref FROM unnest(%(refs)s::{element}[]) AS wanted (ref) WHERE EXISTS (
+  SELECT FROM memories_memory memory WHERE memory.{column} @> ARRAY[wanted.ref]
+  AND (%(projects)s::bigint[] IS NULL OR memory.project_id = ANY(%(projects)s::bigint[])))"""
+# Shards look up no row of an outer query: each finds all its memories that have any of the terms.
+_KNOWN_ON_SHARDS = """
+SELECT used.ref FROM (SELECT unnest(memory.{column}) AS ref FROM memories_memory memory
+  WHERE memory.{column} && %(refs)s::{element}[]
+  AND (%(projects)s::bigint[] IS NULL OR memory.project_id = ANY(%(projects)s::bigint[]))) used
+WHERE used.ref = ANY(%(refs)s::{element}[]) GROUP BY used.ref"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +101,10 @@ def known_terms(kind: str, refs: Iterable[int | str], projects: Projects) -> set
     wanted = set(refs)
     if not wanted or (projects is None and kind != "tag"):
         return wanted
-    column, element = _COLUMNS[kind]
+    column, element = COLUMNS[kind]
+    statement = (_KNOWN_ON_SHARDS if is_distributed() else _KNOWN).format(column=column, element=element)
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT wanted.ref FROM unnest(%(refs)s::{element}[]) AS wanted (ref) WHERE EXISTS ("
-            f"SELECT FROM memories_memory memory WHERE memory.{column} @> ARRAY[wanted.ref]"
-            " AND (%(projects)s::bigint[] IS NULL OR memory.project_id = ANY(%(projects)s::bigint[])))",
-            {"refs": list(wanted), "projects": as_array(projects)},
-        )
+        cursor.execute(statement, {"refs": list(wanted), "projects": as_array(projects)})
         return {row[0] for row in cursor.fetchall()}
 
 

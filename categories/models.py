@@ -8,6 +8,8 @@ from django.db.models.functions import Lower
 from django.utils import timezone
 from pgvector.django import HalfVectorField
 
+HELD = "The projects in which it holds; all if there are none."
+
 
 class MadeBy(models.TextChoices):
     """The maker of a link."""
@@ -35,7 +37,19 @@ class SearchedVocabulary(models.Model):
         abstract = True
 
 
-class Category(SearchedVocabulary):
+class PublicTexts(models.Model):
+    """The projects in which the aliases and the description of a term hold; see `categories.text_projects`."""
+
+    alias_projects = models.JSONField(
+        null=True, editable=False, help_text="The projects of each alias that is not public."
+    )
+    description_projects = ArrayField(models.BigIntegerField(), null=True, editable=False, help_text=HELD)
+
+    class Meta:
+        abstract = True
+
+
+class Category(SearchedVocabulary, PublicTexts):
     """A node of the category tree. `path` is the unique slug path used in URLs; it contains those of the ancestors.
 
     `parent` has a database constraint, unlike references among memories: the tree is a small reference table.
@@ -67,7 +81,7 @@ class Category(SearchedVocabulary):
         return self.path
 
 
-class Concept(SearchedVocabulary):
+class Concept(SearchedVocabulary, PublicTexts):
     """An idea that memories are about."""
 
     id = models.BigAutoField(primary_key=True)
@@ -95,7 +109,7 @@ class Concept(SearchedVocabulary):
         return self.name
 
 
-class Entity(SearchedVocabulary):
+class Entity(SearchedVocabulary, PublicTexts):
     """A thing that memories mention: a person, a module, a host. Written `type:name` where the type matters."""
 
     id = models.BigAutoField(primary_key=True)
@@ -249,6 +263,7 @@ class FormerPath(models.Model):
     id = models.BigAutoField(primary_key=True)
     path = models.CharField(max_length=1500)
     category = models.ForeignKey(Category, models.DO_NOTHING, related_name="former_paths", db_constraint=False)
+    project_ids = ArrayField(models.BigIntegerField(), null=True, editable=False, help_text=HELD)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["path"], name="formerpath_path_unique")]
@@ -263,6 +278,7 @@ class TagAlias(models.Model):
     id = models.BigAutoField(primary_key=True)
     alias = models.CharField(max_length=200)
     tag = models.CharField(max_length=200)
+    project_ids = ArrayField(models.BigIntegerField(), null=True, editable=False, help_text=HELD)
 
     class Meta:
         verbose_name_plural = "tag aliases"

@@ -8,6 +8,7 @@ memories has does not hide another with the same name.
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from django.contrib.postgres.search import TrigramSimilarity
@@ -17,6 +18,7 @@ from django.db.models import F
 from categories.local_texts import HOLDS, Projects, as_array, known_terms, local_tags, texts_of
 from categories.models import Category, Concept, Entity, TagAlias
 from categories.paths import slug_path
+from categories.text_projects import READABLE_ALIASES, ROW_HOLDS, row_holds
 
 _SIMILAR = 0.3
 
@@ -61,7 +63,12 @@ _BY_NAME = f"""
 SELECT w.name, {_NAME}, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {{table}} v ON lower(v.name) = lower(w.name)
 UNION ALL
 SELECT v.id::text, {_ID}, v.id FROM {{table}} v WHERE v.id = ANY(%(ids)s::bigint[])"""
-_HAS_ALIAS = "v.aliases <> ARRAY[]::text[] AND categories_lower_all(v.aliases) @> ARRAY[lower({name})]"
+# The second part uses the index; the third one is of viewers who may not read every alias.
+_HAS_ALIAS = (
+    "v.aliases <> ARRAY[]::text[] AND categories_lower_all(v.aliases) @> ARRAY[lower({name})]"
+    " AND (%(projects)s::bigint[] IS NULL OR v.alias_projects IS NULL"
+    f" OR categories_lower_all({READABLE_ALIASES.format(row='v')}) @> ARRAY[lower({{name}})])"
+)
 _IS_LOCAL = "lower(t.text) = lower({name}) AND t.role = 'alias' AND " + HOLDS.format(alias="t")
 _BY_ALIAS = f"""
 SELECT w.name, {_ALIAS}, v.id FROM unnest(%(names)s::text[]) AS w(name)
@@ -71,7 +78,8 @@ SELECT w.name, {_LOCAL}, t.term_id FROM unnest(%(names)s::text[]) AS w(name)
 JOIN categories_localtext t ON t.kind = %(kind)s AND {_IS_LOCAL.format(name="w.name")}"""
 _BY_PATH = f"""
 SELECT path, 1, id FROM categories_category WHERE path = ANY(%(paths)s)
-UNION ALL SELECT path, 2, category_id FROM categories_formerpath WHERE path = ANY(%(paths)s)
+UNION ALL SELECT path, 2, category_id FROM categories_formerpath f
+WHERE path = ANY(%(paths)s) AND {ROW_HOLDS.format(ids="f.project_ids")}
 UNION ALL SELECT text, 3, term_id FROM categories_localtext t
 WHERE kind = 'category' AND role = 'path' AND lower(text) = ANY(%(paths)s) AND {HOLDS.format(alias="t")}"""
 _NAMED = " UNION ".join(
@@ -85,7 +93,7 @@ _NAMED = " UNION ".join(
         for condition in ("lower(v.name) = lower(%(name)s)", _HAS_ALIAS.format(name="%(name)s"))
     ]
     + [
-        "SELECT 'tag', tag FROM categories_tagalias WHERE alias = %(tag)s",
+        f"SELECT 'tag', tag FROM categories_tagalias v WHERE alias = %(tag)s AND {ROW_HOLDS.format(ids='project_ids')}",
         f"SELECT t.kind, t.term_id::text FROM categories_localtext t WHERE {_IS_LOCAL.format(name='%(name)s')}"
         " AND t.term_id IS NOT NULL",
         f"SELECT t.kind, t.tag FROM categories_localtext t WHERE {_IS_LOCAL.format(name='%(tag)s')} AND t.kind = 'tag'",
@@ -146,6 +154,12 @@ def terms_named(name: str, tag: str, projects: Projects) -> dict[str, tuple[int 
     return found
 
 
+# Terms of one name are in the order of their paths and types. That of their ids would show a viewer of some projects
+# which of them others used first.
+_path = attrgetter("path", "id")
+_value = attrgetter("value", "id")
+
+
 def resolve_categories(names: Collection[str], projects: Projects) -> dict[str, tuple[CategoryNode, ...]]:
     """Categories by slug path, else by name, id or alias; unknown names are left out."""
     if not names:
@@ -160,14 +174,14 @@ def resolve_categories(names: Collection[str], projects: Projects) -> dict[str, 
     rest = [name for name in names if name not in found or name in hidden]
     found |= _resolve("category", Category._meta.db_table, rest, projects)
     nodes = category_nodes([pk for ids in found.values() for pk in ids])
-    return {name: tuple(nodes[pk] for pk in ids) for name, ids in found.items()}
+    return {name: tuple(sorted((nodes[pk] for pk in ids), key=_path)) for name, ids in found.items()}
 
 
 def resolve_concepts(names: Collection[str], projects: Projects) -> dict[str, tuple[Term, ...]]:
     """Concepts by name, else by id or alias; unknown names are left out."""
     found = _resolve("concept", Concept._meta.db_table, names, projects)
     terms = concept_terms([pk for ids in found.values() for pk in ids])
-    return {name: tuple(terms[pk] for pk in ids if pk in terms) for name, ids in found.items()}
+    return {name: tuple(sorted((terms[pk] for pk in ids if pk in terms), key=_value)) for name, ids in found.items()}
 
 
 def resolve_entities(names: Collection[str], projects: Projects) -> dict[str, tuple[Term, ...]]:
@@ -188,12 +202,12 @@ def resolve_entities(names: Collection[str], projects: Projects) -> dict[str, tu
     )
     found |= others
     terms = entity_terms([pk for ids in found.values() for pk in ids])
-    return {name: tuple(terms[pk] for pk in ids if pk in terms) for name, ids in found.items()}
+    return {name: tuple(sorted((terms[pk] for pk in ids if pk in terms), key=_value)) for name, ids in found.items()}
 
 
 def tags_now(tags: Collection[str], projects: Projects) -> dict[str, str]:
     """The tags among the given ones that are aliases, and the tag of each. A tag of a visible memory is no alias."""
-    public = dict(TagAlias.objects.filter(alias__in=tags).values_list("alias", "tag"))
+    public = dict(TagAlias.objects.filter(row_holds(projects), alias__in=tags).values_list("alias", "tag"))
     local = local_tags(tags, projects)
     found = {**local, **public} if projects is None else {**public, **local}
     used = known_terms("tag", found, projects)
@@ -203,7 +217,8 @@ def tags_now(tags: Collection[str], projects: Projects) -> dict[str, str]:
 def aliases_of_tags(tags: Collection[str], projects: Projects) -> dict[str, list[str]]:
     """The aliases of tags; tags without any are left out."""
     found: dict[str, list[str]] = {}
-    for alias, tag in TagAlias.objects.filter(tag__in=tags).order_by("alias").values_list("alias", "tag"):
+    public = TagAlias.objects.filter(row_holds(projects), tag__in=tags).order_by("alias")
+    for alias, tag in public.values_list("alias", "tag"):
         found.setdefault(tag, []).append(alias)
     for ref, texts in texts_of("tag", tags, projects).items():
         found[str(ref)] = sorted({*found.get(str(ref), ()), *texts.aliases})
@@ -287,6 +302,10 @@ def _terms(table: str, columns: str, ids: Collection[int]) -> dict[int, Term]:
     return {row[0]: Term(*row) for row in rows}
 
 
+# Columns that tell terms of one name apart.
+_APART = {Category: ("path",), Entity: ("entity_type",)}
+
+
 def similar_names(model: type[Category] | type[Concept] | type[Entity], name: str, limit: int) -> list[int]:
     """Ids of rows with a similar name, the most similar first. Callers show only what the viewer may see: the limit
     must leave room for that, or names that they may not see would replace others.
@@ -297,6 +316,6 @@ def similar_names(model: type[Category] | type[Concept] | type[Entity], name: st
         .annotate(similarity=TrigramSimilarity("name", short[:200]))
         .filter(similarity__gte=_SIMILAR)
         # Not by id alone: it shows who used a name first.
-        .order_by(F("similarity").desc(), "name", *(["entity_type"] if model is Entity else []), "pk")
+        .order_by(F("similarity").desc(), "name", *_APART.get(model, ()), "pk")
     )
     return list(rows.values_list("pk", flat=True)[:limit])

@@ -4,6 +4,7 @@ Names are compared by the database's own rules of case, and inserted with ON CON
 so that two writers who add the same name at the same time end up with one row.
 """
 
+import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,10 +12,13 @@ from typing import Any
 from django.db import connection
 
 from access.viewer import Viewer
-from categories.local_texts import LocalName, known_terms, local_names
+from categories.local_texts import LocalName, Projects, as_array, known_terms, local_names
 from categories.models import Category, FormerPath, TagAlias
 from categories.paths import CategoryPath, parse_path, slug_of
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, terms_refresh
+from categories.text_projects import READABLE_ALIASES, row_holds
+from categories.turns import take_turn
+from web.distribution import is_distributed
 from web.errors import Refusal
 
 EntityKey = tuple[str, str]
@@ -22,13 +26,27 @@ EntityKey = tuple[str, str]
 
 # Writers of memories share this lock; changes to the rows that links point to hold it exclusively.
 VOCABULARY_LOCK = 0x766F636162
+# For a writer in a cluster, in seconds.
+_LONGEST_WAIT = 10.0
+
+
+class VocabularyBusyError(Refusal):
+    """Another writer in the cluster took too long, usually an import."""
+
+    status = 503
+    code = "busy"
+    message = "Memories are being written, perhaps by an import. Nothing was changed."
+    suggestion = "Try again in a moment."
+    headers = {"Retry-After": "5"}
 
 
 class TooManyNewNamesError(Refusal):
     """A memory would add too many names to the vocabulary. The number does not show: hidden names would count."""
 
     code = "too_many_new_names"
-    suggestion = "Use names that exist, or fewer. The setting MAX_NEW_NAMES is the limit; imports have none."
+    suggestion = (
+        "Use names that exist, or fewer. The setting MAX_NEW_NAMES is the limit. Imports with all rights have none."
+    )
 
     def __init__(self, most: int) -> None:
         super().__init__(f"More than {most} of its tags, categories, concepts and entities would be new.")
@@ -105,16 +123,56 @@ class Vocabulary:
         """The terms that the writer may have from the vocabulary: those of a memory that they see, or of the project
         that they write to. All of them for viewers of all projects.
         """
-        visible = self.viewer.project_ids
-        if visible is None:
+        if not self.is_limited:
             return set(refs)
-        return known_terms(kind, refs, visible | ({self.project_id} if self.project_id is not None else set()))
+        return known_terms(kind, refs, self.readers or frozenset())
+
+    @property
+    def readers(self) -> Projects:
+        """The projects whose texts the writer may use: those that they see, and the one that they write to."""
+        visible = self.viewer.project_ids
+        return None if visible is None else visible | ({self.project_id} if self.project_id is not None else set())
 
 
-def vocabulary_lock_shared() -> None:
-    """Prevent changes to the vocabulary until the transaction ends. Call it before reading links."""
+def vocabulary_lock_shared(*, seconds: float = _LONGEST_WAIT) -> None:
+    """Prevent changes to the vocabulary until the transaction ends. Call it before reading links.
+
+    In a cluster writers go one at a time, and a wait of more than some seconds raises VocabularyBusyError: each server
+    has the vocabulary, lets one writer change a table of it, and knows no limit for the wait of others.
+    """
+    if is_distributed():
+        _turn_wait(seconds)
+        return
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
+
+
+def vocabulary_lock(*, seconds: float = math.inf) -> None:
+    """Exclude all other writers of the vocabulary and of memories until the transaction ends.
+
+    In a cluster a wait of more than some seconds raises VocabularyBusyError; elsewhere set a `lock_timeout`.
+    """
+    if is_distributed():
+        _turn_wait(seconds)
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
+
+
+def writers_turn() -> None:
+    """In a cluster, wait until no other writer is at work, until the transaction ends; on one machine, do nothing.
+
+    Call it before the first statement that writes rows of memories besides their services: vectors, places on maps,
+    recalls. Such a statement locks the memories and all tables that they refer to, one server after the other, and
+    would meet a writer that has locked the next one.
+    """
+    if is_distributed():
+        _turn_wait(math.inf)
+
+
+def _turn_wait(seconds: float) -> None:
+    if not take_turn(VOCABULARY_LOCK, seconds):
+        raise VocabularyBusyError
 
 
 def local_names_match(
@@ -174,7 +232,8 @@ def _local_path_match(
 def tags_ensure(*, tags: Iterable[str], vocabulary: Vocabulary) -> None:
     """Look up the current names of tags."""
     unknown = set(tags) - vocabulary.tags.keys()
-    now = dict(TagAlias.objects.filter(alias__in=unknown).values_list("alias", "tag"))
+    aliases = TagAlias.objects.filter(row_holds(vocabulary.readers), alias__in=unknown)
+    now = dict(aliases.values_list("alias", "tag"))
     known = vocabulary.known("tag", now.values()) if now else set()
     vocabulary.tags.update({tag: tag for tag in unknown} | {a: tag for a, tag in now.items() if tag in known})
 
@@ -267,8 +326,8 @@ def _former_paths(paths: Sequence[CategoryPath], vocabulary: Vocabulary) -> dict
     if not paths:
         return {}
     steps = {step for path in paths for step in path.paths}
-    former = FormerPath.objects.filter(path__in=steps).values_list("path", "category_id", "category__path")
-    rows = list(former)
+    former = FormerPath.objects.filter(row_holds(vocabulary.readers), path__in=steps)
+    rows = list(former.values_list("path", "category_id", "category__path"))
     known = vocabulary.known("category", {category_id for _, category_id, _ in rows})
     now = {path: there for path, category_id, there in rows if category_id in known}
     current: dict[str, str] = {}
@@ -296,12 +355,21 @@ def _category_aliases(names: Sequence[tuple[str, str]], vocabulary: Vocabulary) 
         # Few categories have aliases, so a scan of all is fast.
         cursor.execute(
             "SELECT wanted.path, category.id"
-            " FROM categories_category category, unnest(category.aliases) alias,"
-            " unnest(%s::text[], %s::text[]) AS wanted (name, path)"
+            f" FROM categories_category category, unnest({_aliases('category', vocabulary)}) alias,"
+            " unnest(%(names)s::text[], %(paths)s::text[]) AS wanted (name, path)"
             " WHERE category.aliases <> '{}' AND lower(alias) = lower(wanted.name) ORDER BY 2 DESC",
-            [[name for name, _ in names], [path for _, path in names]],
+            {
+                "names": [name for name, _ in names],
+                "paths": [path for _, path in names],
+                "projects": as_array(vocabulary.readers),
+            },
         )
         return _of_known("category", cursor.fetchall(), vocabulary, {})
+
+
+def _aliases(row: str, vocabulary: Vocabulary) -> str:
+    """SQL of the aliases of a row that the writer may use."""
+    return READABLE_ALIASES.format(row=row) if vocabulary.is_limited else f"{row}.aliases"
 
 
 def _of_known(
@@ -365,9 +433,10 @@ def _concept_ids(names: list[str], vocabulary: Vocabulary | None) -> dict[str, i
         if rest := [name for name in names if vocabulary.is_limited or name not in found]:
             cursor.execute(
                 "SELECT wanted.name, concept.id"
-                " FROM categories_concept concept, unnest(concept.aliases) alias, unnest(%s::text[]) AS wanted (name)"
+                f" FROM categories_concept concept, unnest({_aliases('concept', vocabulary)}) alias,"
+                " unnest(%(names)s::text[]) AS wanted (name)"
                 " WHERE concept.aliases <> '{}' AND lower(alias) = lower(wanted.name) ORDER BY 2 DESC",
-                [rest],
+                {"names": rest, "projects": as_array(vocabulary.readers)},
             )
             found |= _of_known("concept", cursor.fetchall(), vocabulary, found)
     return found
@@ -414,13 +483,17 @@ def _entity_ids(entities: list[EntityKey], vocabulary: Vocabulary | None) -> dic
         if rest := [entity for entity in entities if vocabulary.is_limited or entity not in found]:
             cursor.execute(
                 "SELECT wanted.type, wanted.name, entity.id"
-                " FROM categories_entity entity, unnest(entity.aliases) alias,"
-                " unnest(%s::text[], %s::text[]) AS wanted (type, name)"
+                f" FROM categories_entity entity, unnest({_aliases('entity', vocabulary)}) alias,"
+                " unnest(%(types)s::text[], %(names)s::text[]) AS wanted (type, name)"
                 # An entity that was merged into another type is an alias `type:name` there.
                 " WHERE entity.aliases <> '{}'"
                 " AND (lower(alias) = lower(wanted.name) AND entity.entity_type = wanted.type"
                 " OR lower(alias) = lower(wanted.type || ':' || wanted.name)) ORDER BY 3 DESC",
-                [[kind for kind, _ in rest], [name for _, name in rest]],
+                {
+                    "types": [kind for kind, _ in rest],
+                    "names": [name for _, name in rest],
+                    "projects": as_array(vocabulary.readers),
+                },
             )
             rows = [((kind, name), entity_id) for kind, name, entity_id in cursor.fetchall()]
             found |= _of_known("entity", rows, vocabulary, found)

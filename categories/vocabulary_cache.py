@@ -4,25 +4,29 @@ The tree is read again when the hash of all categories changes: every write of a
 corpus, but few of them add a category.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 from django.db import connection
 
-from categories.local_texts import Projects, TermTexts, category_texts
+from categories.local_texts import Projects, TermTexts, as_projects, category_texts
 from categories.paths import clean_name, slug_path
 from categories.revision import DataRevision
+from categories.text_projects import AliasProjects, holds, readable
 from web.cache import RevisionCache
 
 Mask = npt.NDArray[np.bool_]
 
-_COLUMNS = "id, path, name, parent_id, depth, description, aliases, related_ids"
+_COLUMNS = "id, path, name, parent_id, depth, description, aliases, related_ids, alias_projects, description_projects"
 _HASH = f"""
 SELECT * FROM (SELECT count(*), sum(hash_record_extended(row({_COLUMNS}), 0)) FROM categories_category) AS category,
-(SELECT count(*), sum(hash_record_extended(row(path, category_id), 0)) FROM categories_formerpath) AS former"""
+(SELECT count(*), sum(hash_record_extended(row(path, category_id, project_ids), 0))
+ FROM categories_formerpath) AS former"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,26 @@ class CachedCategory:
     description: str
     aliases: tuple[str, ...]
     related_ids: tuple[int, ...]
+    alias_projects: AliasProjects | None = None
+    description_projects: frozenset[int] | None = None
+
+    def readable(self, projects: Projects) -> "CachedCategory":
+        """The category with the public texts that hold in the projects."""
+        aliases = tuple(readable(self.aliases, self.alias_projects, projects))
+        if not holds(self.description_projects, projects):
+            return replace(self, aliases=aliases, description="")
+        return self if aliases == self.aliases else replace(self, aliases=aliases)
 
 
 class Tree:
     """All categories at one revision. Callers that may not see all of them pass `is_visible` to narrow a look-up."""
 
-    def __init__(self, nodes: Iterable[CachedCategory], former: Mapping[str, Sequence[int]] | None = None) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[CachedCategory],
+        former: Mapping[str, Sequence[int]] | None = None,
+        former_projects: Mapping[str, frozenset[int]] | None = None,
+    ) -> None:
         self.ordered = tuple(nodes)
         """Ordered by path, so that a category follows its ancestors."""
         self.nodes = {node.id: node for node in self.ordered}
@@ -58,6 +76,7 @@ class Tree:
         self._by_path: dict[str, list[int]] = {}
         # A former path takes precedence over a name that another category happens to have.
         self._by_former = {path: [pk for pk in ids if pk in self.nodes] for path, ids in (former or {}).items()}
+        self._former_projects = dict(former_projects or {})
         self._by_name: dict[str, list[int]] = defaultdict(list)
         self._by_alias: dict[str, list[int]] = defaultdict(list)
         for node in (self.ordered[at] for at in by_name):
@@ -86,10 +105,17 @@ class Tree:
         number = int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0
         return [number] if number in self.nodes else []
 
+    @cached_property
+    def is_public(self) -> bool:
+        """Whether everybody may read every alias, description and former path."""
+        return not self._former_projects and all(
+            node.alias_projects is None and node.description_projects is None for node in self.ordered
+        )
+
     def with_texts(self, texts: Mapping[int | str, TermTexts], projects: Projects) -> "Tree":
-        """The tree with local names and descriptions."""
+        """The tree with local names and descriptions, and with those public ones that hold in the projects."""
         nodes = []
-        for node in self.ordered:
+        for node in (node.readable(projects) for node in self.ordered):
             if (own := texts.get(node.id)) is not None:
                 node = replace(
                     node,
@@ -97,7 +123,8 @@ class Tree:
                     aliases=own.named(node.name, node.aliases),
                 )
             nodes.append(node)
-        former = dict(self._by_former)
+        held = self._former_projects
+        former = {path: ids for path, ids in self._by_former.items() if holds(held.get(path), projects)}
         for pk, own in texts.items():
             for path in own.paths:
                 former[path] = [*former.get(path, ()), int(pk)]
@@ -150,7 +177,7 @@ def tree_at(revision: DataRevision, projects: Projects) -> Tree:
     key = (revision.database, revision.revision)
     tree = _by_revision.get_or_make(key, lambda: _tree_of_hash(revision))
     texts = _texts.get_or_make(projects, lambda: category_texts(projects), key)
-    if not texts:
+    if not texts and (projects is None or tree.is_public):
         return tree
     return _by_projects.get_or_make(projects, lambda: tree.with_texts(texts, projects), (tree, texts))
 
@@ -166,13 +193,21 @@ def _read() -> Tree:
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT {_COLUMNS} FROM categories_category ORDER BY path")
         rows = cursor.fetchall()
-        cursor.execute("SELECT path, category_id FROM categories_formerpath")
-        former = {path: [pk] for path, pk in cursor.fetchall()}
+        cursor.execute("SELECT path, category_id, project_ids FROM categories_formerpath")
+        former = cursor.fetchall()
     nodes = (
-        CachedCategory(pk, path, name, parent_id, depth, description, tuple(aliases), tuple(related))
-        for pk, path, name, parent_id, depth, description, aliases, related in rows
+        CachedCategory(
+            *(pk, path, name, parent_id, depth, description, tuple(aliases), tuple(related)),
+            alias_projects=None if held is None else json.loads(held),
+            description_projects=as_projects(described),
+        )
+        for pk, path, name, parent_id, depth, description, aliases, related, held, described in rows
     )
-    return Tree(nodes, former)
+    return Tree(
+        nodes,
+        {path: [pk] for path, pk, _ in former},
+        {path: frozenset(held) for path, _, held in former if held is not None},
+    )
 
 
 def similar_paths(name: str, visible: Collection[int], limit: int) -> list[str]:

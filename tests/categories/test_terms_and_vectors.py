@@ -184,6 +184,31 @@ def test_a_text_that_cannot_be_embedded_holds_up_no_other(model, caplog):
     assert vocabulary_pending(model.pk) == 1
 
 
+@pytest.mark.parametrize("when", ["before the vector is stored", "after it"])
+@pytest.mark.django_db(transaction=True)
+def test_row_that_is_deleted_while_it_is_embedded_gets_no_vector(model, when):
+    kettle, stove = entity("Kettle"), entity("Stove")
+    other = connection.copy()
+
+    class Interrupted(HashedWords):
+        def encode(self, texts):
+            if not other.connection:
+                other.set_autocommit(False)
+                with other.cursor() as cursor:
+                    cursor.execute("DELETE FROM categories_entity WHERE id = %s", [kettle.pk])
+                if when == "before the vector is stored":
+                    other.commit()
+            return super().encode(texts)
+
+    try:
+        assert embed(model, Interrupted()) == 1
+        other.commit()
+    finally:
+        other.close()
+    assert [one.entity_id for one in EntityVector.objects.all()] == [stove.pk]
+    assert vocabulary_pending(model.pk) == 0
+
+
 def test_vectors_of_another_width_need_other_columns(model):
     entity()
     embed(model)
