@@ -106,7 +106,7 @@ class ChangedMemory:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFeed:
-    """Changes, the oldest first, and the cursor after the last one."""
+    """Changes in the order that was asked for, and the cursor after the last one."""
 
     changes: tuple[ChangedMemory, ...]
     cursor: str
@@ -115,7 +115,10 @@ class ChangeFeed:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Place:
-    """A place in the feed: after the first `done` memories of an entry."""
+    """A place in the feed: after the first `done` memories of an entry.
+
+    On the way back, it is before an entry, or, if `done` is negative, before the last -`done` - 1 memories of one.
+    """
 
     revision: int
     id: int
@@ -131,6 +134,13 @@ class CursorError(Refusal):
     code = "invalid_query"
     message = "after: is not a cursor of this site"
     suggestion = "Send the cursor of an earlier reply unchanged, or begin again with since=7d."
+
+
+class OtherOrderError(CursorError):
+    """A cursor of the feed in the other direction."""
+
+    message = "after: is a cursor of the other order"
+    suggestion = "Send it with the order of the request that it comes from, or begin again without it."
 
 
 def changes(
@@ -149,11 +159,11 @@ def changes(
     # Before the entries: what is committed in between is not skipped.
     newest = Corpus.objects.filter(pk=1).values_list("revision", flat=True).first() or 0
     place = _read_cursor(after) if after else _Place(-1, 0)
+    if place.done < 0:
+        raise OtherOrderError
     if since is not None:
         place = max(place, _first_since(since) or _Place(newest, _END))
-    visible = viewer.project_ids
-    if project_ids is not None:
-        visible = frozenset(project_ids) if visible is None else visible.intersection(project_ids)
+    visible = _projects(viewer, project_ids)
     # There may be few of the wanted kinds.
     window, is_cut = _window(place, visible, least=limit + 1, most=_LOOKED_THROUGH if kinds else limit + 1)
     last = window[-1][0] if window else place
@@ -166,6 +176,51 @@ def changes(
     if rest is not None:
         end, is_cut = rest, True
     return ChangeFeed(_described(viewer, listed), _write_cursor(end), is_cut)
+
+
+def newest_changes(
+    viewer: Viewer,
+    *,
+    after: str = "",
+    since: datetime | None = None,
+    project_ids: Collection[int] | None = None,
+    kinds: Collection[str] = (),
+    limit: int = 100,
+) -> ChangeFeed:
+    """The visible changes from the newest back, to a time if one is given. Raises CursorError.
+
+    The cursor continues further back. A page may be short, or empty, although there are more.
+    """
+    place = _read_cursor(after) if after else _Place(_END, 0, -1)
+    if place.done >= 0:
+        raise OtherOrderError
+    first = _Place(-1, 0)
+    if since is not None:
+        first = _first_since(since) or _Place(_END, _END)
+    most = _LOOKED_THROUGH if kinds else limit + 1
+    found, is_cut = _window(place, _projects(viewer, project_ids), least=limit + 1, most=most, back=True)
+    window = [(at, kind) for at, kind in found if at > first]
+    is_cut = is_cut and len(window) == len(found)
+    wanted = [at for at, kind in window if not kinds or kind in kinds]
+    entries = MemoryChange.objects.select_related("event__user", "event__api_key").in_bulk([at.id for at in wanted])
+    listed: list[tuple[MemoryChange, int]] = []
+    end = _Place(window[-1][0].revision, window[-1][0].id, -1) if window else place
+    for at in wanted:
+        entry = entries[at.id]
+        rest = entry.memory_ids[: len(entry.memory_ids) + place.done + 1] if at.id == place.id else entry.memory_ids
+        left = max(0, len(rest) - (limit - len(listed)))
+        listed += [(entry, memory_id) for memory_id in reversed(rest[left:])]
+        if left or (len(listed) == limit and at != wanted[-1]):
+            end, is_cut = _Place(at.revision, at.id, left - len(entry.memory_ids) - 1 if left else -1), True
+            break
+    return ChangeFeed(_described(viewer, listed), _write_cursor(end), is_cut)
+
+
+def _projects(viewer: Viewer, project_ids: Collection[int] | None) -> frozenset[int] | None:
+    """The projects whose changes a viewer gets, of those that are wanted; None for all."""
+    if project_ids is None:
+        return viewer.project_ids
+    return frozenset(project_ids) if viewer.project_ids is None else viewer.project_ids.intersection(project_ids)
 
 
 def _listed(
@@ -198,13 +253,17 @@ def _described(viewer: Viewer, listed: Sequence[tuple[MemoryChange, int]]) -> tu
 
 
 def _window(
-    place: _Place, project_ids: frozenset[int] | None, *, least: int, most: int
+    place: _Place, project_ids: frozenset[int] | None, *, least: int, most: int, back: bool = False
 ) -> tuple[list[tuple[_Place, str]], bool]:
-    """The next entries, as place and kind, and whether there may be more after them."""
-    parameters: dict[str, Any] = {"revision": place.revision, "id": place.id if place.done else place.id + 1}
+    """The next entries, on the way back those before, as place and kind, and whether there may be more of them."""
+    # An entry of which a part is listed already is read again.
+    beside = 0 if place.done not in (0, -1) else -1 if back else 1
+    parameters: dict[str, Any] = {"revision": place.revision, "id": place.id + beside}
+    comparison, direction, last = ("<=", "DESC", min) if back else (">=", "ASC", max)
     statement = (
-        "SELECT revision, id, kind FROM access_memorychange WHERE (revision, id) >= (%(revision)s, %(id)s){of}"
-        " ORDER BY revision, id LIMIT %(most)s"
+        "SELECT revision, id, kind FROM access_memorychange"
+        f" WHERE (revision, id) {comparison} (%(revision)s, %(id)s){{of}}"
+        f" ORDER BY revision {direction}, id {direction} LIMIT %(most)s"
     )
     if project_ids is None:
         # memorychange_feed_idx.
@@ -215,14 +274,17 @@ def _window(
     most = max(least, most // max(1, len(project_ids)))
     rows = _fetch(
         "SELECT found.*, project.id FROM unnest(%(projects)s::bigint[]) AS project (id) CROSS JOIN LATERAL ("
-        f"{statement.format(of=' AND project_id = project.id')}) found ORDER BY 1, 2",
+        f"{statement.format(of=' AND project_id = project.id')}) found"
+        f" ORDER BY 1 {direction}, 2 {direction}",
         {**parameters, "most": most, "projects": sorted(project_ids)},
     )
     read = Counter(row[3] for row in rows)
     # Behind the last entry of a project that has more, entries of that project are missing.
-    cuts = [max(row[:2] for row in rows if row[3] == project) for project, count in read.items() if count == most]
-    end = min(cuts, default=None)
-    return [(_Place(*row[:2]), row[2]) for row in rows if end is None or row[:2] <= end], bool(cuts)
+    cuts = [last(row[:2] for row in rows if row[3] == project) for project, count in read.items() if count == most]
+    if not cuts:
+        return [(_Place(*row[:2]), row[2]) for row in rows], False
+    end = max(cuts) if back else min(cuts)
+    return [(_Place(*row[:2]), row[2]) for row in rows if (row[:2] >= end if back else row[:2] <= end)], True
 
 
 def _first_since(since: datetime) -> _Place | None:

@@ -4,6 +4,7 @@ Schema rules that suit a distributed Postgres: the application draws ids, every 
 begins with `memory_id`, reference tables are small, and facet values are arrays in the memory.
 """
 
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
@@ -72,13 +73,111 @@ class ImportBatch(models.Model):
     unchanged = models.IntegerField(default=0)
     refused = models.IntegerField(default=0)
     report = models.JSONField(default=dict, blank=True)
+    followed = models.ForeignKey(
+        "FollowedSource",
+        models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="batches",
+        db_constraint=False,
+        help_text="The source that is followed, and whose changes it brought.",
+    )
 
     class Meta:
         verbose_name_plural = "import batches"
         ordering = ["-id"]
+        indexes = [
+            # Readings that brought changes only, the last of which are kept.
+            models.Index(
+                fields=["followed", "-id"],
+                name="importbatch_changes_idx",
+                condition=models.Q(followed__isnull=False, state="done", created=0),
+            )
+        ]
 
     def __str__(self) -> str:
         return f"batch {self.pk}: {self.origin}"
+
+
+class FollowedSource(models.Model):
+    """A source of memories on this machine that is followed: what changes there is changed here. See
+    `memories/following/`.
+
+    `version` rises with every reading that found something, so that of two readers at the same time one gives up.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    path = models.TextField()
+    format = models.CharField(max_length=40)
+    project = models.CharField(max_length=100, blank=True, help_text="For memories that name none.")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+", db_constraint=False, db_index=False
+    )
+    api_key = models.ForeignKey(
+        "access.ApiKey", models.SET_NULL, null=True, related_name="+", db_constraint=False, db_index=False
+    )
+    by_command = models.BooleanField(default=False, help_text="Started in a terminal of this machine.")
+    created_at = models.DateTimeField(default=timezone.now)
+    stamp = models.TextField(blank=True, help_text="Its state when it was last read; empty to read it again.")
+    version = models.IntegerField(default=0)
+    memories = models.IntegerField(default=0, help_text="Those that it has.")
+    refused = models.IntegerField(default=0, help_text="Its records that could not be taken.")
+    looked_at = models.DateTimeField(null=True)
+    read_at = models.DateTimeField(null=True, help_text="When it was last read because it had changed.")
+    changed_at = models.DateTimeField(null=True, help_text="When something last came of that.")
+    error = models.TextField(blank=True, help_text="Why it cannot be followed at present.")
+    gone_waiting = models.IntegerField(default=0, help_text="Memories that wait to be deleted, since they are many.")
+    gone_answer = models.CharField(max_length=10, blank=True, help_text="What is done about them: delete, or keep.")
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["path"], name="followedsource_path_unique")]
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class FollowedRecord(models.Model):
+    """A record of a followed source as it was last seen: hashes of its location and of the record.
+
+    `stamp` is 0 for a record that is gone; its memory is remembered in case it comes back. `memory_id` is null for what
+    is no memory, or could not be taken.
+    """
+
+    pk = models.CompositePrimaryKey("source_id", "key")
+    source = models.ForeignKey(FollowedSource, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False)
+    key = models.BigIntegerField()
+    stamp = models.BigIntegerField()
+    memory_id = models.BigIntegerField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["source", "memory_id"], include=["stamp"], name="followedrecord_memory_idx"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.source_id}/{self.key}"
+
+
+class SourceConflict(models.Model):
+    """A memory that was edited here and changed, or is gone, in its source. It stays as it is until somebody decides.
+
+    `record` is the record of the source, null if it is gone there.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    source = models.ForeignKey(FollowedSource, models.CASCADE, related_name="conflicts", db_constraint=False)
+    memory_id = models.BigIntegerField()
+    record = models.JSONField(null=True)
+    edit = models.TextField(help_text="Who edited the memory here, and when.")
+    noticed_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["memory_id", "source"], name="sourceconflict_unique")]
+
+    def __str__(self) -> str:
+        return f"#{self.memory_id} in {self.source}"
 
 
 class Memory(models.Model):
@@ -275,6 +374,53 @@ class EmbeddedMemory(models.Model):
         return f"#{self.memory_id} by {self.model_id}"
 
 
+class MapLayout(models.Model):
+    """A map of meaning: places of memories on a plane, near each other where the memories mean similar things.
+
+    The layout with the highest number is in use. `revision` rises with every batch of places; each place has that of
+    its batch, so that readers load only what is new. See `memories/meaning_map/`.
+    """
+
+    id = models.IntegerField(primary_key=True)
+    model_id = models.SmallIntegerField(help_text="The embedding model whose vectors it arranges.")
+    memories = models.IntegerField(help_text="How many memories there were when it was drawn.")
+    revision = models.BigIntegerField(default=0)
+    drawn_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"map {self.id}"
+
+
+class MapPlace(models.Model):
+    """The place of a memory on a map, as whole numbers from 0 to 65,535. It stays until the memory's text changes.
+
+    `cell` is the square of 256 by 256 around it. An anchor was laid out together with all other anchors; other memories
+    are placed between the anchors that they resemble. The database removes places with their memory.
+    """
+
+    pk = models.CompositePrimaryKey("memory_id", "layout_id")
+    memory = models.ForeignKey(Memory, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False)
+    layout = models.ForeignKey(MapLayout, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False)
+    x = models.IntegerField()
+    y = models.IntegerField()
+    cell = models.IntegerField()
+    revision = models.BigIntegerField()
+    is_anchor = models.BooleanField(default=False)
+    content_hash = models.CharField(max_length=32, help_text="Of the text that was placed.")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["layout", "cell"], name="mapplace_cell_idx"),
+            models.Index(fields=["layout", "revision"], name="mapplace_revision_idx"),
+            # Merged with embeddedmemory_hash_idx to find memories without a place.
+            models.Index(fields=["layout", "memory"], include=["content_hash"], name="mapplace_hash_idx"),
+            models.Index(fields=["layout"], name="mapplace_anchor_idx", condition=models.Q(is_anchor=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.memory_id} at {self.x}, {self.y}"
+
+
 class MemoryLink(models.Model):
     """A link in a memory's record: to another memory, or to something outside."""
 
@@ -298,6 +444,48 @@ class MemoryLink(models.Model):
 
     def __str__(self) -> str:
         return f"#{self.memory_id} {self.rel} {self.target}"
+
+
+class Recall(models.Model):
+    """How often a memory was recalled, and when last; no row for one that never was. See `memories/recalls.py`.
+
+    `revision` rises with every batch of recalls, so that readers load only what is new. The database removes recalls
+    with their memory.
+    """
+
+    memory = models.OneToOneField(
+        Memory, models.DO_NOTHING, primary_key=True, related_name="+", db_constraint=False, db_index=False
+    )
+    total = models.IntegerField()
+    by_agents = models.IntegerField()
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+    revision = models.BigIntegerField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["revision"], name="recall_revision_idx"),
+            models.Index(fields=["last_at"], name="recall_last_idx"),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.memory_id}: {self.total}"
+
+
+class RecallDay(models.Model):
+    """The recalls of a memory on a day in UTC. Days are removed after a quarter of a year; a Recall counts for ever."""
+
+    pk = models.CompositePrimaryKey("memory_id", "day")
+    memory = models.ForeignKey(Memory, models.DO_NOTHING, related_name="+", db_constraint=False, db_index=False)
+    day = models.DateField()
+    total = models.IntegerField()
+    by_agents = models.IntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["day"], name="recallday_day_idx")]
+
+    def __str__(self) -> str:
+        return f"#{self.memory_id} on {self.day}: {self.total}"
 
 
 class Corpus(models.Model):

@@ -6,6 +6,7 @@ from django.db import transaction
 
 from access.audit import audit
 from access.viewer import Viewer
+from categories.services import vocabulary_lock_shared
 from memories.models import Project
 from memories.services import AlreadyExistsError, ChangeRefusedError, NotAllowedError
 from memories.storage import corpus_bump
@@ -22,6 +23,7 @@ def project_create(
     if not viewer.may_write(None):
         raise NotAllowedError("You cannot create projects.")
     _refuse_unknown(language)
+    vocabulary_lock_shared()
     project, made = Project.objects.get_or_create(
         slug=slug, defaults={"name": name, "description": description, "language": language}
     )
@@ -36,6 +38,7 @@ def project_update(*, project: Project, name: str, description: str, language: s
     """Change the name, description and language of a project. Its slug stays: links and keys contain it."""
     if not viewer.may_curate(project.pk):
         raise NotAllowedError(f"You cannot change the project {project.slug!r}.")
+    vocabulary_lock_shared()
     # A lock by id: the only form that works on a distributed table.
     stored = Project.objects.select_for_update().get(pk=project.pk)
     before = _audit_fields(stored)

@@ -55,10 +55,15 @@ class SessionRecord(BaseRecord):
 
 
 class TermRecord(BaseRecord):
-    """A term. With projects, its aliases, former paths and description are local texts, which hold in these alone."""
+    """A term. With projects, its aliases, former paths and description are local texts, which hold in these alone.
+
+    `text_projects` are those of single texts of the term, by the text; an empty one stands for the description. Other
+    texts are public.
+    """
 
     kind: ClassVar[str]
     projects: Slugs = ()
+    text_projects: Annotated[dict[str, tuple[RequiredSlug100, ...]], Field(max_length=2_000)] = {}
 
 
 class CategoryRecord(TermRecord):

@@ -190,7 +190,9 @@ def min_similarity(source: str) -> float:
 
 
 def missing_packages(source: str) -> str:
-    """The missing package that a model needs, as a clause; empty if there is none."""
+    """Why there is no model, as a clause: a setting, or a package that it needs. Empty if there can be one."""
+    if settings.WITHOUT_EMBEDDINGS:
+        return "WITHOUT_EMBEDDINGS is set"
     if source == HASHED:
         return ""
     for package in ("torch", "sentence_transformers"):
@@ -201,10 +203,10 @@ def missing_packages(source: str) -> str:
 
 def load_embedder(source: str, *, threads: int | None = None) -> Embedder:
     """Load a model with the given number of CPU threads, which takes seconds. Raises EmbedderUnavailableError."""
-    if source == HASHED:
-        return HashedWords()
     if missing := missing_packages(source):
         raise EmbedderUnavailableError(missing)
+    if source == HASHED:
+        return HashedWords()
     folder = model_folder(source)
     if source.startswith((".", "/", "~")) and folder is None:
         raise EmbedderUnavailableError(f"EMBEDDING_MODEL={source} is not a folder on this machine")

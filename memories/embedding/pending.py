@@ -4,8 +4,6 @@ A batch is one transaction: its claims end with it, and it writes whole memories
 not store, for whatever reason, stay pending.
 """
 
-import contextlib
-import ctypes
 import logging
 import threading
 import time
@@ -23,6 +21,7 @@ from memories.embedding import vectors
 from memories.embedding.chunking import Window, embedded_text, title_that_fits, windows
 from memories.embedding.models import Embedder, Vectors
 from memories.embedding.vectors import EmbeddedText, PendingText
+from web.processes import release_memory
 
 logger = logging.getLogger(__name__)
 
@@ -207,7 +206,7 @@ def _embed_batch(
             target.refused.memories[cut.text.memory_id] = TextRefusal(cut.text.content_hash, str(errors[0]))
     if done:
         _write(target.model_id, done)
-        _release_memory()
+        release_memory()
         progress.add(len(done), sum(len(text.windows) for text in done))
     return True
 
@@ -257,12 +256,6 @@ def encoded(embedder: Embedder, passages: Sequence[str], stop: Callable[[], bool
         for at, row in zip(places, found, strict=True):
             rows[at] = row
     return rows
-
-
-def _release_memory() -> None:
-    """Return freed memory to the system: the C library would retain more than a gigabyte within hours."""
-    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library than glibc
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def slices(lengths: Sequence[int]) -> Iterator[list[int]]:

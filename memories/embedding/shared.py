@@ -341,9 +341,14 @@ def _ask(question: dict[str, Any]) -> dict[str, Any]:
             channel.connect(name)
             channel.sendall(json.dumps(question).encode() + b"\n")
             with channel.makefile("rb") as file:
-                reply: dict[str, Any] = json.loads(file.readline(_LONGEST_LINE))
-            return reply
+                line = file.readline(_LONGEST_LINE)
     except TimeoutError:
         raise EmbedderNotReadyError("the process that has the model does not answer") from None
-    except (OSError, ValueError):  # there is none, or it has ended meanwhile
+    except OSError:
         raise NobodyAnswersError("no process offers a model") from None
+    # A process that is killed leaves half a line.
+    with contextlib.suppress(ValueError):
+        reply = json.loads(line) if line.endswith(b"\n") else None
+        if isinstance(reply, dict) and reply.keys() & {"vector", "reason"}:
+            return reply
+    raise NobodyAnswersError("the process that has the model ended")

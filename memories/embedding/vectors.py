@@ -11,6 +11,7 @@ import numpy as np
 from django.db import connection, transaction
 from django.db.models import F
 
+from categories.services import writers_turn
 from memories.embedding import vocabulary
 from memories.embedding.chunking import Window
 from memories.embedding.models import Vectors
@@ -107,7 +108,7 @@ def column_resize(dimensions: int) -> None:
         EmbeddingModel.objects.update(state=State.RETIRED)
         cursor.execute("DROP INDEX chunk_embedding_hnsw")
         cursor.execute(f"ALTER TABLE memories_chunk ALTER COLUMN embedding TYPE halfvec({dimensions:d})")
-        cursor.execute("ALTER TABLE memories_chunk ALTER COLUMN embedding SET STORAGE PLAIN")
+        vocabulary.vectors_in_rows(cursor, "memories_chunk")
     with connection.schema_editor(atomic=False) as editor:
         editor.add_index(Chunk, Chunk._meta.indexes[0])
     vocabulary.columns_resize(dimensions)
@@ -162,6 +163,7 @@ def _take_turn() -> None:
     """Serialise workers that decide which model serves."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s, 0)", [_TURNS])
+    writers_turn()
 
 
 def serving_id() -> int:
@@ -224,8 +226,9 @@ def models_progress() -> list[ModelProgress]:
     """The serving and building models, and their progress."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT id, name, state, (SELECT count(*) FROM memories_embeddedmemory WHERE model_id = model.id)"
-            " FROM memories_embeddingmodel model WHERE state <> 'retired' ORDER BY state DESC"
+            "SELECT id, name, state, coalesce(embedded.count, 0) FROM memories_embeddingmodel model LEFT JOIN"
+            " (SELECT model_id, count(*) FROM memories_embeddedmemory GROUP BY model_id) embedded"
+            " ON embedded.model_id = model.id WHERE state <> 'retired' ORDER BY state DESC"
         )
         return [ModelProgress(*row) for row in cursor.fetchall()]
 
@@ -277,6 +280,7 @@ def vectors_write(model_id: int, found: Sequence[EmbeddedText]) -> None:
     The hash of the embedded text is stored with them: if the text has changed in the meantime, the memory is pending
     again.
     """
+    writers_turn()
     with connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
         there = set(Memory.objects.filter(pk__in=[one.text.memory_id for one in found]).values_list("pk", flat=True))

@@ -6,12 +6,15 @@ embedded last. There are thousands of rows, so both tables are scanned.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from django.db import connection, transaction
 
 from categories.searched_terms import SEARCHED, SearchableTable
+from categories.services import writers_turn
+from web.distribution import is_distributed
 
 _CLAIMS = 4_711_004  # the first key of the advisory locks
 
@@ -70,27 +73,35 @@ def claim(searched: SearchableTable, model_id: int) -> bool:
 @transaction.atomic
 def vectors_write(
     searched: SearchableTable, model_id: int, rows: Sequence[PendingRow], vectors: npt.NDArray[np.float32]
-) -> None:
-    """Replace the vectors of rows; deleted rows are skipped.
+) -> int:
+    """Replace the vectors of rows, and return their number; rows that are deleted, or being deleted, are skipped.
 
     The hash of the embedded text is stored with them: if the text has changed in the meantime, the row is pending
     again.
     """
+    writers_turn()
     with connection.cursor() as cursor:
+        # A merge may delete a row while its text is embedded: what is locked here stays until the vector is stored.
+        cursor.execute(
+            f"SELECT id FROM {searched.table} WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE SKIP LOCKED",
+            [[row.id for row in rows]],
+        )
+        present = {row_id for (row_id,) in cursor.fetchall()}
+        made = [(row, literal(vector)) for row, vector in zip(rows, vectors, strict=True) if row.id in present]
         cursor.execute(
             f"INSERT INTO {searched.vectors} ({searched.owner}, model_id, text_hash, embedding)"
             " SELECT made.id, %s, made.hash, made.vector::halfvec"
             " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, hash, vector)"
-            f" JOIN {searched.table} own ON own.id = made.id"
             f" ON CONFLICT ({searched.owner}, model_id)"
             " DO UPDATE SET text_hash = EXCLUDED.text_hash, embedding = EXCLUDED.embedding",
             [
                 model_id,
-                [row.id for row in rows],
-                [row.text_hash for row in rows],
-                [literal(vector) for vector in vectors],
+                [row.id for row, _ in made],
+                [row.text_hash for row, _ in made],
+                [vector for _, vector in made],
             ],
         )
+    return len(made)
 
 
 def vectors_remove(model_ids: Sequence[int]) -> None:
@@ -110,7 +121,25 @@ def columns_resize(dimensions: int) -> None:
         for searched in SEARCHED:
             cursor.execute(f"TRUNCATE {searched.vectors}")
             cursor.execute(f"ALTER TABLE {searched.vectors} ALTER COLUMN embedding TYPE halfvec({dimensions:d})")
-            cursor.execute(f"ALTER TABLE {searched.vectors} ALTER COLUMN embedding SET STORAGE PLAIN")
+            vectors_in_rows(cursor, searched.vectors)
+
+
+def vectors_in_rows(cursor: Any, table: str) -> None:
+    """Store the vectors of a table in its rows, where a scan finds them; in a cluster from the commit on."""
+    if is_distributed():
+        # The table on the coordinator is the model of shards that are made again on another server.
+        cursor.execute("SET LOCAL citus.enable_ddl_propagation = off")
+    cursor.execute(f"ALTER TABLE {table} ALTER COLUMN embedding SET STORAGE PLAIN")
+    if is_distributed():
+        cursor.execute("SET LOCAL citus.enable_ddl_propagation = on")
+        transaction.on_commit(lambda: _vectors_in_rows_of_shards(table))
+
+
+def _vectors_in_rows_of_shards(table: str) -> None:
+    """Citus passes the statement on to no shard. Sent to the shards, it waits for the transaction that changes them."""
+    statement = "ALTER TABLE %s ALTER COLUMN embedding SET STORAGE PLAIN"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT run_command_on_placements(%s, %s)", [table, statement])
 
 
 def literal(vector: npt.NDArray[np.float32]) -> str:

@@ -309,7 +309,8 @@ def _batch(
     stop: Callable[[], bool],
     refused: dict[int, TextRefusal],
 ) -> int | None:
-    """Embed some rows in a transaction that claims their table; None if nothing is pending or another worker has it.
+    """Embed some rows in a transaction that claims their table; None if there is nothing to do now: nothing is pending,
+    another worker has the table, or others are deleting the rows.
 
     Rows that are not stored stay pending.
     """
@@ -326,9 +327,10 @@ def _batch(
             refused[row.id] = TextRefusal(row.text_hash, str(error))
         else:
             refused.pop(row.id, None)
-    if made:
-        vectors_write(searched, model_id, [row for row, _ in made], np.stack([vector for _, vector in made]))
-    return len(made)
+    if not made:
+        return 0
+    stored = vectors_write(searched, model_id, [row for row, _ in made], np.stack([vector for _, vector in made]))
+    return stored or None
 
 
 def _hashes(refused: dict[int, TextRefusal]) -> dict[int, str]:

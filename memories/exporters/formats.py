@@ -1,30 +1,22 @@
-"""The forms of an export: JSON lines, a table for spreadsheets, and a vault of Markdown files.
+"""Forms of an export: JSON lines, a table for spreadsheets, and a vault of Markdown files.
 
-Each turns the lines of `export_lines` into bytes, a piece at a time, so that an export of any size takes little memory.
-JSON lines hold everything; the other forms have the memories alone.
+JSON lines hold everything; the other two have the memories alone.
 """
 
 import csv
 import io
-import json
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
 import yaml
-from django.db import connection, transaction
 
+from memories.exporters.base import PIECE, Lines, Remembered, json_bytes
 from memories.exporters.jsonl import Line
 from text.titles import plain_title
 
-Lines = Callable[[], Iterable[Line]]
-"""Begins the lines of an export; called again, it gives the same lines."""
-
-_PIECE = 64 * 1024
 _COLUMNS = (
     *("id", "project", "type", "title", "summary", "content", "tags", "categories", "concepts", "entities", "authors"),
     *("state", "created_at", "updated_at", "happened_at", "valid_from", "valid_to", "importance", "confidence"),
@@ -47,30 +39,10 @@ _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _FIRST_DATE = (1980, 1, 1, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A form of an export: its media type, the end of a file's name, and the function that writes it."""
-
-    media_type: str
-    suffix: str
-    write: Callable[[Lines], Iterator[bytes]]
-    is_text: bool = True
-
-
-@contextmanager
-def one_state() -> Iterator[None]:
-    """A transaction that sees the database as it is at its beginning."""
-    with transaction.atomic():
-        if len(connection.savepoint_ids) == 0:
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        yield
-
-
 def json_lines(lines: Lines) -> Iterator[bytes]:
     """The lines as JSON, from which an import makes equal memories."""
     for line in lines():
-        yield json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n"
+        yield json_bytes(line) + b"\n"
 
 
 def table(lines: Lines) -> Iterator[bytes]:
@@ -87,7 +59,7 @@ def table(lines: Lines) -> Iterator[bytes]:
         if "record" not in line:
             number = line.get("stored", {}).get("number")
             writer.writerow({name: _cell(line.get(name)) for name in _COLUMNS} | {"number": number})
-        if out.tell() > _PIECE:
+        if out.tell() > PIECE:
             yield _taken(out).encode(errors="replace")
     yield _taken(out).encode(errors="replace")
 
@@ -101,14 +73,14 @@ def _taken(out: io.StringIO) -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, list):
-        value = "; ".join(_name(one) for one in value)
+        value = "; ".join(shown_name(one) for one in value)
     elif isinstance(value, bool):
         value = "yes" if value else ""
     text = "" if value is None else str(value)
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def _name(value: Any) -> str:
+def shown_name(value: Any) -> str:
     """A concept or an entity by its name; an entity has its type before it."""
     if not isinstance(value, dict):
         return str(value)
@@ -122,18 +94,19 @@ def vault(lines: Lines) -> Iterator[bytes]:
     the import of Markdown read them.
     """
     buffer = _Unseekable()
-    names = _FileNames()
-    for line in lines():
-        if "record" not in line:
-            names.add(line)
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    with Remembered() as numbers, Remembered() as by_target:
+        names = _FileNames(numbers, by_target)
         for line in lines():
             if "record" not in line:
-                moment = datetime.fromisoformat(line["updated_at"])
-                entry = zipfile.ZipInfo(names.file_of(line), max(moment.timetuple()[:6], _FIRST_DATE))
-                archive.writestr(entry, _note(line, names), zipfile.ZIP_DEFLATED)
-            if len(buffer.waiting) > _PIECE:
-                yield buffer.taken()
+                names.add(line)
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for line in lines():
+                if "record" not in line:
+                    moment = datetime.fromisoformat(line["updated_at"])
+                    entry = zipfile.ZipInfo(names.file_of(line), max(moment.timetuple()[:6], _FIRST_DATE))
+                    archive.writestr(entry, _note(line, names), zipfile.ZIP_DEFLATED)
+                if len(buffer.waiting) > PIECE:
+                    yield buffer.taken()
     yield buffer.taken()
 
 
@@ -159,27 +132,27 @@ class _Unseekable(io.RawIOBase):
 class _FileNames:
     """The names of the files of memories: their titles, with the number if another one has the same."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._by_target: dict[tuple[str, str], str] = {}
+    def __init__(self, numbers: Remembered, by_target: Remembered) -> None:
+        self._numbers = numbers
+        self._by_target = by_target
 
     def add(self, line: Line) -> None:
-        number: int = line["stored"]["number"]
+        number = str(line["stored"]["number"])
         name = _stem(line)
-        if self._numbers.setdefault(name.casefold(), number) != number:
+        if self._numbers.add(number, name.casefold()) != number:
             name = f"{name} ({number})"
-            self._numbers[name.casefold()] = number
+            self._numbers.set(number, name.casefold())
         for target in (line.get("id"), _mark(line)):
             if target:
-                self._by_target[line["project"], target] = name
+                self._by_target.set(name, line["project"], target)
 
     def file_of(self, line: Line) -> str:
         project: str = line["project"]
-        return f"{project}/{self._by_target[project, _mark(line)]}.md"
+        return f"{project}/{self.linked(project, _mark(line))}.md"
 
     def linked(self, project: str, target: str) -> str:
         """The target of a link as it is written: the name of its file, if the export has it."""
-        return self._by_target.get((project, target), target)
+        return self._by_target.get(project, target) or target
 
 
 def _mark(line: Line) -> str:
@@ -207,10 +180,3 @@ def _note(line: Line, names: _FileNames) -> bytes:
     ]
     below = "\n\n## Relations\n\n" + "\n".join(relations) if relations else ""
     return f"---\n{head}---\n\n{line['content']}{below}\n".encode(errors="replace")
-
-
-FORMATS: dict[str, Format] = {
-    "jsonl": Format("application/x-ndjson", "jsonl", json_lines),
-    "csv": Format("text/csv; charset=utf-8", "csv", table),
-    "markdown": Format("application/zip", "zip", vault, is_text=False),
-}

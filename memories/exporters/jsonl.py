@@ -2,11 +2,12 @@
 
 A first line names the form. Then come the vocabulary, the memories by id, and the relationships, whose evidence they
 are. Next to the fields of a record, `stored` has what only a copy needs: the number of the memory, its original record,
-and who made its links.
+and who made its links. An export of everything has rows of tables besides, from which an empty instance becomes an
+equal one; see `memories.exporters.tables`.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from django.db.models import Model, Q, QuerySet
 
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity, FormerPath, LocalText, MadeBy, Relationship, TagAlias
+from categories.text_projects import readable_aliases, readable_description, row_holds
+from memories.exporters.tables import AFTER_MEMORIES, BEFORE_MEMORIES, row_lines
 from memories.importers.jsonl import EXPORT_VERSION
 from memories.models import Memory, Project, Session
 from memories.queries import visible_to
@@ -26,18 +29,27 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The memories to export: all that the viewer may see, those of some projects, or those with some ids."""
+    """The memories to export: all that the viewer may see, those of some projects, states, or with some ids."""
 
     viewer: Viewer
     projects: Sequence[str] = ()
     memory_ids: Sequence[int] | None = None
+    states: Sequence[str] = ()
+    with_rows: bool = True
 
     @property
     def is_whole(self) -> bool:
         return self.viewer.project_ids is None and not self.projects and self.memory_ids is None
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether the history of the instance belongs to it, with the names of people and their saved views."""
+        return self.with_rows and self.is_whole and not self.states and "admin" in self.viewer.scopes
+
     def memories(self) -> QuerySet[Memory]:
         visible = visible_to(self.viewer)
+        if self.states:
+            visible = visible.filter(state__in=self.states)
         return visible.filter(project__slug__in=self.projects) if self.projects else visible
 
     def blocks(self) -> Iterator[list[int]]:
@@ -72,6 +84,8 @@ def export_lines(selection: Selection) -> Iterator[Line]:
     """
     used = None if selection.is_whole else _used(selection)
     yield {"record": "export", "version": EXPORT_VERSION}
+    if selection.has_rows:
+        yield from row_lines(BEFORE_MEMORIES)
     names = _Names(used)
     yield from names.lines()
     for ids in selection.blocks():
@@ -79,6 +93,8 @@ def export_lines(selection: Selection) -> Iterator[Line]:
         yield from (names.memory_line(snapshots[pk]) for pk in ids if pk in snapshots)
     yield from _relationship_lines(selection, used)
     yield from names.local_lines(selection)
+    if selection.has_rows:
+        yield from row_lines(AFTER_MEMORIES)
 
 
 def _used(selection: Selection) -> _Used:
@@ -107,6 +123,7 @@ class _Names:
 
     def __init__(self, used: _Used | None) -> None:
         self._used = used
+        self._readers = None if used is None else frozenset(used.projects)
         self.projects: dict[int, Project] = {row.pk: row for row in _chosen(Project, used.projects if used else None)}
         self.sessions: dict[int, tuple[int, str]] = {}
         self.categories: dict[int, Category] = {
@@ -135,27 +152,48 @@ class _Names:
                 )
                 if ids
             }
-            yield _line("concept", concept, "name", "aliases", "description", "weight") | about | relations
+            yield _line("concept", concept, "name", "weight") | self._texts(concept) | about | relations
         for entity in _chosen(Entity, used.entities if used else None).iterator(_BLOCK):
             self.entities[entity.pk] = (entity.entity_type, entity.name)
-            yield _line("entity", entity, "name", "aliases", "description") | {"type": entity.entity_type}
+            yield _line("entity", entity, "name") | self._texts(entity) | {"type": entity.entity_type}
         if used is None:
             for alias in TagAlias.objects.order_by("alias"):
-                yield {"record": "tag", "name": alias.tag, "aliases": [alias.alias]}
+                held = self._slugs({alias.alias: alias.project_ids})
+                yield {"record": "tag", "name": alias.tag, "aliases": [alias.alias], **held}
 
     def _category_lines(self) -> Iterator[Line]:
-        former: dict[int, list[str]] = {}
-        for path, category_id in FormerPath.objects.filter(category_id__in=self.categories).values_list(
-            "path", "category_id"
-        ):
-            former.setdefault(category_id, []).append(path)
+        former: dict[int, dict[str, list[int] | None]] = {}
+        paths = FormerPath.objects.filter(row_holds(self._readers), category_id__in=self.categories).order_by("path")
+        for path, category_id, held in paths.values_list("path", "category_id", "project_ids"):
+            former.setdefault(category_id, {})[path] = held
         for category in self.categories.values():
             related = [self.categories[pk].path for pk in category.related_ids if pk in self.categories]
+            own = former.get(category.pk, {})
             yield (
-                _line("category", category, "path", "name", "aliases", "description")
+                _line("category", category, "path", "name")
+                | self._texts(category, own)
                 | ({"related": related} if related else {})
-                | ({"former_paths": sorted(former[category.pk])} if category.pk in former else {})
+                | ({"former_paths": list(own)} if own else {})
             )
+
+    def _texts(self, term: Category | Concept | Entity, more: Mapping[str, list[int] | None] | None = None) -> Line:
+        """The texts of a term that hold in the exported projects; all of them if everything is exported."""
+        aliases, description = readable_aliases(term, self._readers), readable_description(term, self._readers)
+        stored = term.alias_projects or {}
+        held = {alias: [int(pk) for pk in stored[alias]] for alias in aliases if alias in stored}
+        described = {"": term.description_projects} if description else {}
+        return _filled({"aliases": aliases, "description": description}) | self._slugs(
+            {**held, **described, **(more or {})}
+        )
+
+    def _slugs(self, held: Mapping[str, Sequence[int] | None]) -> Line:
+        """The field with the projects of the texts that are not public, by the text."""
+        found = {
+            text: sorted(self.projects[pk].slug for pk in projects if pk in self.projects)
+            for text, projects in held.items()
+            if projects is not None
+        }
+        return {"text_projects": found} if found else {}
 
     def local_lines(self, selection: Selection) -> Iterator[Line]:
         """The texts that hold in some projects only, for the exported projects and terms that the viewer may see."""

@@ -19,6 +19,10 @@ _TURNS = {"user": "User", "assistant": "Assistant"}
 # Texts that the program itself puts into a prompt.
 _COMMANDS = ("<command-", "<local-command-", "<system-reminder>", "Caveat: The messages below")
 _FILES_SEARCHED = 20
+# Files of side tasks, next to the sessions that started them.
+_SIDE_TASK = "agent-"
+# Lines that name a session, and the field of the name: a person's, the program's, and that of its older versions.
+_TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle", "summary": "summary"}
 
 
 def knows(source: Source) -> bool:
@@ -28,9 +32,10 @@ def knows(source: Source) -> bool:
 
 
 def _transcripts(folder: Path) -> list[Document]:
-    """The files of lines in a folder and in the folders of projects in it."""
+    """The files of sessions in a folder and in the folders of projects in it."""
     files = sorted([*folder.glob("*.jsonl"), *folder.glob("*/*.jsonl")])
-    return [Document(file.relative_to(folder).as_posix(), file) for file in files if not file.is_symlink()]
+    sessions = (file for file in files if not file.is_symlink() and not file.name.startswith(_SIDE_TASK))
+    return [Document(file.relative_to(folder).as_posix(), file) for file in sessions]
 
 
 def _is_transcript(document: Document) -> bool:
@@ -70,7 +75,7 @@ class _Transcript:
         self.about: dict[str, str] = {}
         self.turns: list[str] = []
         self.size = 0
-        self.title = ""
+        self.titles: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self.tools: Counter[str] = Counter()
 
@@ -82,8 +87,8 @@ class _Transcript:
                 self.about.setdefault(name, text)
                 if name == "timestamp":
                     self.about["last"] = text
-        if kind == "summary":
-            self.title = plain_text(row.get("summary")) or self.title
+        if kind in _TITLES and (title := plain_text(row.get(_TITLES[kind]))):
+            self.titles[kind] = title
         if kind not in _TURNS or row.get("isMeta") or row.get("isSidechain"):
             return
         message = fields_of(row.get("message"))
@@ -130,7 +135,7 @@ def _session(document: Document, options: Options) -> Iterator[SourceRecord | Re
     draft.text("project", options.project, _folder_name(about.get("cwd", "")))
     draft.text("session", about.get("sessionId"))
     draft.text("agent", "claude-code")
-    draft.text("title", transcript.title)
+    draft.text("title", *(transcript.titles.get(kind) for kind in _TITLES))
     draft.text("content", "\n\n".join(transcript.turns))
     draft.moment("created_at", about.get("timestamp"))
     draft.moment("updated_at", about.get("last"))

@@ -11,10 +11,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from memories.importers.base import Importer, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
+from memories.importers.base import (
+    Following,
+    Importer,
+    NotReadableError,
+    Options,
+    Reading,
+    Records,
+    RefusedRecord,
+    SourceRecord,
+)
 from memories.importers.drafts import Draft, fields_of, listed, plain_text, sections
-from memories.importers.sources import Document, Source, document_reading, readable_database
-from memories.importers.sqlite import database_reading
+from memories.importers.sources import (
+    DamagedError,
+    Document,
+    Position,
+    Source,
+    document_reading,
+    readable_database,
+    values_of,
+)
+from memories.importers.sqlite import database_reading, stamp
 
 SOURCE = "claude-mem"
 # The columns that a table needs, under their present names.
@@ -35,6 +52,8 @@ _VOLATILE = frozenset(
         *("relevance_count", "discovery_tokens", "synced_at", "origin_device_id", "origin_local_id", "sync_rev"),
     }
 )
+# Claude's id of the session is stored with its memories too, since a session has one id only.
+_VOLATILE_OF_SESSIONS = _VOLATILE | {"content_session_id"}
 _SUMMARY_SECTIONS = {
     "request": "Request",
     "investigated": "Investigated",
@@ -62,7 +81,8 @@ def knows(source: Source) -> bool:
 
 
 def _is_export(document: Document) -> bool:
-    return {"exportedAt", "totalObservations", "observations"} <= document.keys
+    # The counts are at the end of an export that is written here.
+    return {"exportedAt", "exportedAtEpoch", "observations"} <= document.keys
 
 
 def _knows_database(source: Source) -> bool:
@@ -92,14 +112,25 @@ def read(path: Path, options: Options) -> Reading:
         raise NotReadableError(f"{path}: is neither claude-mem's database nor its export.")
     sessions = _Sessions()
 
-    def records(document: Document, key: str, location: str, value: Any) -> Iterator[SourceRecord | RefusedRecord]:
+    def of_value(document: Document, key: str, location: str, value: Any) -> Iterator[SourceRecord | RefusedRecord]:
         if table := _LISTS.get(key):
             if isinstance(value, Mapping):
                 yield _record(table, location, value, sessions)
             else:
                 yield RefusedRecord(location, "is no object; a row of claude-mem is one")
 
-    return document_reading(documents, options, records, at_end=sessions.merged)
+    reading = document_reading(documents, options, of_value, at_end=sessions.merged)
+
+    def records() -> Records:
+        # An export has its sessions after the observations that belong to them.
+        for document in documents:
+            with contextlib.suppress(DamagedError):
+                for key, _, value in values_of(document, Position()):
+                    if key == "sessions" and isinstance(value, Mapping):
+                        sessions.add(value, SourceRecord("", _session(value)))
+        yield from reading.records
+
+    return Reading(records(), reading.fraction)
 
 
 def _database_reading(source: Source, options: Options) -> Reading:
@@ -135,6 +166,7 @@ class _Sessions:
         self._by_content: dict[str, tuple[str, str, str]] = {}
         self._records: dict[str, SourceRecord] = {}
         self._agents: dict[str, str] = {}
+        self._contents: dict[str, str] = {}
         self._elsewhere: set[tuple[str, str]] = set()
 
     def add(self, row: Row, record: SourceRecord) -> None:
@@ -143,6 +175,8 @@ class _Sessions:
         self._by_content[content] = (memory or content, plain_text(row.get("project")), agent)
         if agent != "claude":
             self._agents[memory] = agent
+        if content:
+            self._contents[memory] = content
         self._records[memory] = record
 
     def merge(self, session: str, project: str) -> None:
@@ -162,6 +196,10 @@ class _Sessions:
     def agent(self, memory_session_id: str) -> str:
         return self._agents.get(memory_session_id, "claude")
 
+    def content(self, memory_session_id: str) -> str | None:
+        """The id that the agent itself gave the session."""
+        return self._contents.get(memory_session_id)
+
 
 def _record(table: str, location: str, row: Row, sessions: _Sessions) -> SourceRecord:
     if table == "sdk_sessions":
@@ -173,9 +211,11 @@ def _record(table: str, location: str, row: Row, sessions: _Sessions) -> SourceR
         _draft_prompt(draft, row, sessions)
     else:
         session = plain_text(row.get("memory_session_id"))
+        if content := sessions.content(session):
+            draft.raw = {**draft.raw, "content_session_id": content}
         draft.text("project", row.get("merged_into_project"), row.get("project"))
         draft.text("session", session)
-        draft.text("agent", sessions.agent(session))
+        draft.text("agent", row.get("platform_source"), sessions.agent(session))
         if row.get("merged_into_project"):
             sessions.merge(session, draft.data["project"])
         if table == "observations":
@@ -184,7 +224,7 @@ def _record(table: str, location: str, row: Row, sessions: _Sessions) -> SourceR
             _draft_summary(draft, row, session)
     draft.moment("created_at", row.get("created_at_epoch"), row.get("created_at"))
     draft.data["updated_at"] = draft.data.get("created_at")
-    return draft.record(_VOLATILE)
+    return draft.record(_VOLATILE if table == "user_prompts" else _VOLATILE_OF_SESSIONS)
 
 
 def _raw(row: Row) -> dict[str, Any]:
@@ -204,16 +244,11 @@ def _session(row: Row) -> dict[str, Any]:
 
 
 def _draft_observation(draft: Draft, row: Row, session: str) -> None:
-    title, narrative, text = (plain_text(row.get(name)) for name in ("title", "narrative", "text"))
-    facts = [plain_text(fact) for fact in listed(row.get("facts")) if plain_text(fact)]
-    # `content_hash` is random for rows from before that column.
-    text_hash = hashlib.sha256("\0".join((title, narrative, text)).encode(errors="replace")).hexdigest()[:16]
-    draft.text("id", f"observation:{session}:{row.get('created_at_epoch')}:{text_hash}")
+    draft.text("id", f"observation:{session}:{row.get('created_at_epoch')}:{hash_of_texts(row)}")
     draft.text("type", row.get("type"), "observation")
-    draft.text("title", title)
+    draft.text("title", row.get("title"))
     draft.text("summary", row.get("subtitle"))
-    body = "\n\n".join(part for part in dict.fromkeys((narrative, text)) if part)
-    draft.text("content", sections((("", body), ("Facts" if body else "", facts))), row.get("subtitle"), title)
+    draft.text("content", *observation_content(row))
     draft.names("concepts", listed(row.get("concepts")))
     _draft_files(draft, row, "files_read", "files_modified")
     if agent_type := plain_text(row.get("agent_type")):
@@ -221,13 +256,32 @@ def _draft_observation(draft: Draft, row: Row, session: str) -> None:
     draft.names("tags", listed(fields_of(row.get("metadata")).get("tags"), by_comma=True))
 
 
+def hash_of_texts(row: Row) -> str:
+    """A hash that distinguishes observations of a moment: `content_hash` is random for rows older than that column."""
+    texts = (plain_text(row.get(name)) for name in ("title", "narrative", "text"))
+    return hashlib.sha256("\0".join(texts).encode(errors="replace")).hexdigest()[:16]
+
+
+def observation_content(row: Row) -> tuple[str, str, str]:
+    """The text of an observation, and what stands for it if it has none."""
+    narrative, text = plain_text(row.get("narrative")), plain_text(row.get("text"))
+    facts = [plain_text(fact) for fact in listed(row.get("facts")) if plain_text(fact)]
+    body = "\n\n".join(part for part in dict.fromkeys((narrative, text)) if part)
+    text = sections((("", body), ("Facts" if body else "", facts)))
+    return text, plain_text(row.get("subtitle")), plain_text(row.get("title"))
+
+
+def summary_content(row: Row) -> str:
+    """The text of the summary of a session."""
+    return sections((heading, plain_text(row.get(name))) for name, heading in _SUMMARY_SECTIONS.items())
+
+
 def _draft_summary(draft: Draft, row: Row, session: str) -> None:
     draft.text("id", f"summary:{session}:{row.get('created_at_epoch')}")
     draft.data["type"] = "session-summary"
     request = " ".join(plain_text(row.get("request")).split())
     draft.text("title", request if len(request) <= 200 else request[:199] + "…")
-    parts = ((heading, plain_text(row.get(name))) for name, heading in _SUMMARY_SECTIONS.items())
-    draft.text("content", sections(parts))
+    draft.text("content", summary_content(row))
     _draft_files(draft, row, "files_read", "files_edited")
 
 
@@ -250,4 +304,6 @@ def _draft_files(draft: Draft, row: Row, *columns: str) -> None:
             draft.entities("file", listed(row.get(column), by_comma=False))
 
 
-IMPORTER = Importer("claude-mem", "claude-mem's database (claude-mem.db) or its export in JSON", knows, read)
+IMPORTER = Importer(
+    "claude-mem", "claude-mem's database (claude-mem.db) or its export in JSON", knows, read, follow=Following(stamp)
+)

@@ -1,6 +1,6 @@
 """Memories from an export by this program: they keep their numbers, reasons, makers of links and original records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
 
@@ -23,15 +23,31 @@ def numbers_settle(run: ImportRun, new: Sequence[Stored | None]) -> list[int]:
         run.keeps_numbers = not Memory.objects.exists()
     numbers: list[int | None] = [None] * len(new)
     if run.keeps_numbers:
-        numbers = [number if _is_number(number) and number not in run.numbers else None for number in wanted]
-        run.numbers.update(number for number in numbers if number)
+        # An export has them in ascending order. Another order, or one twice, gives new numbers.
+        for at, number in enumerate(wanted):
+            if _is_number(number) and number > run.last_number:
+                numbers[at] = run.last_number = number
         with connection.cursor() as cursor:
             cursor.execute(
-                "SELECT setval('memory_id_seq', greatest(nextval('memory_id_seq'), %s))", [max(run.numbers, default=1)]
+                "SELECT setval('memory_id_seq', greatest(nextval('memory_id_seq'), %s))", [max(run.last_number, 1)]
             )
     missing = numbers.count(None)
-    drawn = iter(memory_ids_draw(missing) if missing else ())
-    return [number or next(drawn) for number in numbers]
+    drawn = memory_ids_draw(missing) if missing else []
+    run.last_number = max(run.last_number, *drawn, 0)
+    new_numbers = iter(drawn)
+    return [number or next(new_numbers) for number in numbers]
+
+
+def number_remember(run: ImportRun, stored: Stored | None, memory_id: int) -> None:
+    """Remember which memory a copy is, for what names it by the number that it has in its export."""
+    if stored is not None and _is_number(number := stored.get("number")):
+        run.copies.extend((number, memory_id))
+
+
+def copies_numbered(run: ImportRun, numbers: Collection[int]) -> dict[int, int]:
+    """The memories that are copies, by their numbers in the export."""
+    pairs = zip(run.copies[::2], run.copies[1::2], strict=True)
+    return {number: memory_id for number, memory_id in pairs if number in numbers}
 
 
 def _is_number(value: object) -> TypeGuard[int]:

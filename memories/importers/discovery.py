@@ -2,10 +2,11 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ class Discovery:
     refused: int
     first: datetime | None
     last: datetime | None
+    days: Mapping[date, int]
+    """The number of memories by day."""
 
 
 def places(home: Path, environment: Mapping[str, str]) -> list[Path]:
@@ -74,6 +77,7 @@ def _discovery(path: Path) -> Discovery:
     first: datetime | None = None
     last: datetime | None = None
     is_complete = True
+    days: Counter[date] = Counter()
     with closing(importer.read(path, Options(keep_going=True)).records) as records:
         for record in records:
             if not isinstance(record, SourceRecord):
@@ -85,7 +89,8 @@ def _discovery(path: Path) -> Discovery:
             with suppress(ValueError):
                 if moment := parse_moment(record.data.get("created_at")):
                     first, last = min(first or moment, moment), max(last or moment, moment)
+                    days[moment.date()] += 1
             if memories == _COUNTED:
                 is_complete = False
                 break
-    return Discovery(path, importer, memories, is_complete, refused, first, last)
+    return Discovery(path, importer, memories, is_complete, refused, first, last, days)

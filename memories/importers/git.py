@@ -1,12 +1,13 @@
 """The commits of a git repository as memories, oldest first, streamed from `git log`."""
 
 import contextlib
+import hashlib
 import os
 import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 
 from categories.paths import MAX_DEPTH
 from memories.importers.base import (
+    Following,
     Importer,
     ImportFailedError,
     NotReadableError,
@@ -30,6 +32,7 @@ MAX_FOLDERS = 3
 _MAX_MESSAGE = MAX_CONTENT - 50_000
 _READ = 1 << 20
 
+_LOCATION = "commit "
 # Messages and paths contain no NUL, so a part that starts like this is a commit, and any other a path.
 _MARK = "\x1e"
 _FORMAT = "%x1e" + "%x1f".join(("%H", "%P", "%aI", "%cI", "%aN", "%B"))
@@ -106,15 +109,46 @@ def read(path: Path, options: Options) -> Reading:
         _git(path, "rev-parse", "--git-dir")
         raise NotReadableError(f"{path}: the repository has no commits yet.")
     total = int(_git(path, "rev-list", "--count", "HEAD"))
+    return _reading(path, options, total)
+
+
+def read_parts(path: Path, options: Options, locations: Collection[str]) -> Reading:
+    return _reading(path, options, len(locations), [one.removeprefix(_LOCATION) for one in locations])
+
+
+def stamp(path: Path) -> str:
+    """The commits that the branches, tags and `HEAD` are at."""
+    if not path.is_dir():
+        raise ImportFailedError(f"{path}: is not there.")
+    # `show-ref` fails without a commit, and `rev-parse` gives the reason if it is no repository.
+    refs = _git(path, "show-ref", "--head", failing="") or _git(path, "rev-parse", "--git-dir")
+    return hashlib.blake2b(refs.encode(), digest_size=16).hexdigest()
+
+
+def parts(path: Path) -> Iterator[tuple[str, str]]:
+    """The commits of `HEAD`, and those of other branches and tags, which are still there but not imported."""
+    if not _git(path, "rev-parse", "--verify", "--quiet", "HEAD", failing=""):
+        return
+    for sha in _git(path, "rev-list", "HEAD", "--").split():
+        yield _location(sha), "commit"
+    for sha in _git(path, "rev-list", "--all", "--not", "HEAD", "--").split():
+        yield _location(sha), ""
+
+
+def _location(sha: str) -> str:
+    return f"{_LOCATION}{sha[:12]}"
+
+
+def _reading(path: Path, options: Options, total: int, chosen: Collection[str] | None = None) -> Reading:
     project = options.project or path.resolve().name.removesuffix(".git")
     forge = forge_of(_git(path, "config", "--get", "remote.origin.url", failing=""), project)
     done = 0
 
     def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal done
-        with contextlib.closing(_commits(path)) as commits:
+        with contextlib.closing(_commits(path, chosen)) as commits:
             for fields, files in commits:
-                yield SourceRecord(f"commit {fields[0][:12]}", _record(fields, files, project, forge))
+                yield SourceRecord(_location(fields[0]), _record(fields, files, project, forge))
                 done += 1
 
     return Reading(records(), lambda: done / total if total else None)
@@ -148,11 +182,14 @@ def _first_line(output: bytes) -> str:
     return lines[0].removeprefix("fatal: ") if lines else "it gives no reason"
 
 
-def _commits(path: Path) -> Generator[tuple[list[str], list[str]], None, None]:
-    """The fields and the files of each commit."""
-    command = [*_GIT, "-C", str(path), *_LOG, "--encoding=UTF-8", f"--format={_FORMAT}", "HEAD", "--"]
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=_environment())
+def _commits(path: Path, chosen: Collection[str] | None = None) -> Generator[tuple[list[str], list[str]], None, None]:
+    """The fields and the files of each commit of `HEAD`, or of the chosen ones, the oldest first."""
+    which = ["HEAD"] if chosen is None else ["--no-walk=sorted", "--stdin"]
+    command = [*_GIT, "-C", str(path), *_LOG, "--encoding=UTF-8", f"--format={_FORMAT}", *which, "--"]
+    with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as named:
+        named.write("".join(f"{sha}\n" for sha in chosen or ()).encode())
+        named.seek(0)
+        process = subprocess.Popen(command, stdin=named, stdout=subprocess.PIPE, stderr=errors, env=_environment())
         try:
             assert process.stdout is not None  # noqa: S101 - it was asked for
             fields: list[str] | None = None
@@ -306,4 +343,10 @@ def forge_of(remote: str, repository: str) -> Forge:
     return Forge(path.rpartition("/")[2], web + addresses[0], web + addresses[1])
 
 
-IMPORTER = Importer("git", "a git repository (a folder with .git)", lambda source: knows(source.path), read)
+IMPORTER = Importer(
+    "git",
+    "a git repository (a folder with .git)",
+    lambda source: knows(source.path),
+    read,
+    follow=Following(stamp, parts, read_parts),
+)

@@ -4,10 +4,13 @@ Notes of basic-memory have observations and typed relations; vaults of Obsidian 
 """
 
 import contextlib
+import hashlib
 import os
 import posixpath
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import stat
+import time
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +21,7 @@ import yaml
 
 from categories.paths import MAX_DEPTH
 from memories.importers.base import (
+    Following,
     Importer,
     ImportFailedError,
     NotReadableError,
@@ -32,8 +36,10 @@ from web.validation import field_names, shown
 SUFFIXES = (".md", ".markdown")
 # Files that users may expect to be imported along with the notes.
 _RECORD_SUFFIXES = (".jsonl", ".jsonl.gz")
+# A file that changed this lately may be changed again without a difference in its time.
+_JUST_NOW_NS = 2_000_000_000
 # The longest text in four-byte characters, plus the front matter.
-_MAX_BYTES = 5 * MAX_CONTENT
+MAX_BYTES = 5 * MAX_CONTENT
 _RECORDS_HERE = "Name files of records themselves as paths to import"
 _SKIPPED = frozenset({"node_modules"})
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -53,7 +59,7 @@ _RELATION = re.compile(
 )
 _OBSERVATIONS_HEADING = re.compile(r"^#{1,6}[ \t]+Observations[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _INLINE_TAG = re.compile(r"(?:(?<=\s)|^)#(?P<tag>[\w/-]*[^\W\d][\w/-]*)", re.MULTILINE)
-_VAULT = ".obsidian"
+VAULT = ".obsidian"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 # Fields of other tools -> fields of a record.
 _ALIASES = {
@@ -88,10 +94,58 @@ def knows(path: Path) -> bool:
 
 
 def read(path: Path, options: Options) -> Reading:
+    return _reading(path, options)
+
+
+def read_parts(path: Path, options: Options, locations: Collection[str]) -> Reading:
+    return _reading(path, options, locations)
+
+
+def parts(path: Path) -> Iterator[tuple[str, str]]:
+    """The files by their places below the folder, and a text of size and time that differs once one was written."""
+    now = time.time_ns()
+    for place, state in _states(path):
+        if stat.S_ISREG(state.st_mode):
+            fresh = " fresh" if 0 <= now - state.st_mtime_ns < _JUST_NOW_NS else ""
+            yield _sayable(place), f"{state.st_ino} {state.st_size} {state.st_mtime_ns}{fresh}"
+
+
+def _states(path: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """The files of a folder, or the one, and their states: asked of the open folders, since there may be very many."""
+    if not path.is_dir():
+        yield path.name, path.stat()
+        return
+    begin = len(str(path).rstrip("/")) + 1
+    for folder, folders, names, opened in os.fwalk(path, onerror=_cannot_be_read):
+        folders[:] = _read_folders(folders)
+        place = f"{folder[begin:]}/" if folder[begin:] else ""
+        for name in _read_files(names, SUFFIXES):
+            with contextlib.suppress(FileNotFoundError):
+                yield place + name, os.stat(name, dir_fd=opened)
+
+
+def folders(path: Path) -> Iterator[str]:
+    """The folder and those below it that are read."""
+    for folder, below, _ in os.walk(path, onerror=_cannot_be_read):
+        below[:] = _read_folders(below)
+        yield folder
+
+
+def stamp(path: Path) -> str:
+    if not path.exists():
+        raise ImportFailedError(f"{path}: is not there.")
+    digest = hashlib.blake2b(digest_size=16)
+    for location, text in parts(path):
+        digest.update(f"{location}\0{text}\n".encode())
+    return digest.hexdigest()
+
+
+def _reading(path: Path, options: Options, locations: Collection[str] | None = None) -> Reading:
     root = path if path.is_dir() else path.parent
     files = list(_files(path, SUFFIXES)) if path.is_dir() else [path]
-    of_records = list(_files(path, _RECORD_SUFFIXES)) if path.is_dir() else []
-    if not files:
+    chosen = files if locations is None else [file for file in files if _place(file, root) in locations]
+    of_records = list(_files(path, _RECORD_SUFFIXES)) if path.is_dir() and locations is None else []
+    if not files and locations is None:
         here = f" {_RECORDS_HERE}, such as {of_records[0]}." if of_records else ""
         raise NotReadableError(
             f"{path}: holds no Markdown files ({', '.join('*' + suffix for suffix in SUFFIXES)}).{here}"
@@ -102,62 +156,75 @@ def read(path: Path, options: Options) -> Reading:
 
     def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal done
-        names = _names(files, root)
-        folder = _Folder(root, project, names, (root / _VAULT).is_dir())
-        for file in files:
-            yield _record(file, folder)
+        names = names_of((file.relative_to(root).as_posix(), _start(file)) for file in files)
+        folder = Folder(project, names, (root / VAULT).is_dir())
+        for file in chosen:
+            yield _record(file, root, folder)
             done += 1
         for file in of_records:
             yield RefusedRecord(_place(file, root), f"is not Markdown. {_RECORDS_HERE}")
 
-    return Reading(records(), lambda: done / len(files))
+    return Reading(records(), lambda: done / len(chosen) if chosen else None)
 
 
 def _files(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
     """The files below a folder with these suffixes, in order, without hidden files and linked folders."""
+    for folder, folders, names in os.walk(root, onerror=_cannot_be_read):
+        folders[:] = _read_folders(folders)
+        yield from (Path(folder, name) for name in _read_files(names, suffixes))
 
-    def failed(error: OSError) -> None:
-        raise ImportFailedError(f"{error.filename}: cannot be read: {error.strerror}.")
 
-    for folder, folders, names in os.walk(root, onerror=failed):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
-        for name in sorted(names):
-            if name.lower().endswith(suffixes) and not name.startswith("."):
-                yield Path(folder, name)
+def _cannot_be_read(error: OSError) -> None:
+    raise ImportFailedError(f"{error.filename}: cannot be read: {error.strerror}.")
+
+
+def _read_folders(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if not name.startswith(".") and name not in _SKIPPED)
+
+
+def _read_files(names: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
+    return sorted(name for name in names if name.lower().endswith(suffixes) and not name.startswith("."))
 
 
 @dataclass(frozen=True, slots=True)
-class _Folder:
-    """A folder that is imported: its project, the names of its notes, and whether it is a vault of Obsidian."""
+class Folder:
+    """A folder that is imported: its project, the names of its notes, and whether it is a vault of Obsidian.
 
-    root: Path
+    Relative links to files with these suffixes are links between memories.
+    """
+
     project: str
-    names: dict[str, str]
+    names: Mapping[str, str]
     is_vault: bool
+    suffixes: tuple[str, ...] = SUFFIXES
 
 
-def _names(files: list[Path], root: Path) -> dict[str, str]:
-    """Names that wiki links may use, case-folded -> ids of the memories.
+def _start(file: Path) -> bytes:
+    """The first bytes of a file, which hold its front matter; empty if it cannot be read."""
+    with contextlib.suppress(OSError):
+        if file.is_file():
+            with file.open("rb") as opened:
+                return opened.read(4096)
+    return b""
+
+
+def names_of(starts: Iterable[tuple[str, bytes]]) -> dict[str, str]:
+    """Names that wiki links may use, case-folded -> ids of the memories. Given are the paths and first bytes of files.
 
     Matched by patterns in the first lines: files with invalid front matter are refused later. Only aliases are parsed.
     """
     names: dict[str, str] = {}
     titles: list[tuple[str, str]] = []
     aliases: list[tuple[str, str]] = []
-    for file in files:
-        relative = file.relative_to(root).as_posix()
-        start = ""
-        with contextlib.suppress(OSError):
-            if file.is_file():
-                with file.open("rb") as opened:
-                    start = opened.read(4096).decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    for relative, data in starts:
+        start = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
         fields: dict[str, str] = {}
         if match := _FRONT_MATTER.match(start):
             for line in _NAMING_LINE.finditer(match["yaml"]):
                 fields.setdefault(line["field"].lower(), line["value"].strip().strip("\"'"))
         memory_id = fields.get("id") or fields.get("permalink") or relative
         bare = posixpath.splitext(relative)[0]
-        for name in (memory_id, relative, bare, file.stem):
+        for name in (memory_id, relative, bare, posixpath.basename(bare), posixpath.basename(relative)):
             names.setdefault(name.casefold(), memory_id)
         if "title" in fields:
             titles.append((fields["title"], memory_id))
@@ -178,37 +245,49 @@ def _aliases(front_matter: str) -> list[str]:
 
 
 def _place(file: Path, root: Path) -> str:
-    return file.relative_to(root).as_posix().encode(errors="replace").decode()
+    return _sayable(file.relative_to(root).as_posix())
+
+
+def _sayable(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 class _UnreadableError(Exception):
     """A file that gives no record. The message is the reason."""
 
 
-def _record(file: Path, folder: _Folder) -> SourceRecord | RefusedRecord:
-    root = folder.root
+def _record(file: Path, root: Path, folder: Folder) -> SourceRecord | RefusedRecord:
     location = _place(file, root)
     try:
-        matter, body = _split(_text(file, root))
-        changed = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
-    except UnicodeDecodeError as error:
-        return RefusedRecord(location, f"is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}")
+        data = _bytes(file, root)
+        changed = datetime.fromtimestamp(file.stat().st_mtime, UTC)
     except OSError as error:
         return RefusedRecord(location, f"cannot be read: {error.strerror}")
     except _UnreadableError as error:
         return RefusedRecord(location, str(error))
-    relative = file.relative_to(root).as_posix()
-    bare = _CODE.sub(" ", body)
+    return note(file.relative_to(root).as_posix(), data, changed, folder)
+
+
+def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> SourceRecord | RefusedRecord:
+    """The memory of a note, given its path in the folder, its bytes and the time of the file."""
+    location = relative.encode(errors="replace").decode()
+    try:
+        matter, body = _split(text.decode("utf-8-sig").replace("\r\n", "\n"))
+    except UnicodeDecodeError as error:
+        return RefusedRecord(location, f"is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}")
+    except _UnreadableError as error:
+        return RefusedRecord(location, str(error))
+    bare = without_code(body)
     data = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative} | _fields(matter)
     if not data.get("title"):
         heading = _HEADING.search(bare)
-        data["title"] = heading["title"] if heading else file.stem
+        data["title"] = heading["title"] if heading else posixpath.splitext(posixpath.basename(relative))[0]
     data["content"] = body
     data["categories"] = _listed(data.get("categories"))
     if folders := posixpath.dirname(relative):
         data["categories"].append("/".join(folders.split("/")[:MAX_DEPTH]))
-    links = data["links"] if isinstance(data.get("links"), list) else []
-    data["links"] = [*links, *_links(bare, relative, folder.names)]
+    own = data["links"] if isinstance(data.get("links"), list) else []
+    data["links"] = [*own, *links(bare, relative, folder)]
     is_basic_memory = "permalink" in matter or _OBSERVATIONS_HEADING.search(bare) is not None
     observations = list(_observations(bare)) if is_basic_memory else []
     if observations:
@@ -222,7 +301,7 @@ def _record(file: Path, folder: _Folder) -> SourceRecord | RefusedRecord:
     if tags:
         data["tags"] = list(dict.fromkeys(tag[:200] if isinstance(tag, str) else tag for tag in tags))[:MAX_LIST]
     volatile = frozenset(name for name in ("created_at", "updated_at") if not data.get(name))
-    return SourceRecord(location, data | dict.fromkeys(volatile, changed), volatile)
+    return SourceRecord(location, data | dict.fromkeys(volatile, changed.isoformat()), volatile)
 
 
 def _observed(observations: Sequence[Mapping[str, Any]], concepts: Any) -> dict[str, Any]:
@@ -232,14 +311,14 @@ def _observed(observations: Sequence[Mapping[str, Any]], concepts: Any) -> dict[
     return {"observations": observations, "concepts": [*_listed(concepts), *further]}
 
 
-def _text(file: Path, root: Path) -> str:
+def _bytes(file: Path, root: Path) -> bytes:
     if not file.is_file():
         raise _UnreadableError("is a link to nothing, or no plain file")
     if file.is_symlink() and not file.resolve().is_relative_to(root.resolve()):
         raise _UnreadableError("is a link to a file outside the folder")
-    if (size := file.stat().st_size) > _MAX_BYTES:
-        raise _UnreadableError(f"has {size:,} bytes; up to {_MAX_BYTES:,} are read")
-    return file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    if (size := file.stat().st_size) > MAX_BYTES:
+        raise _UnreadableError(f"has {size:,} bytes; up to {MAX_BYTES:,} are read")
+    return file.read_bytes()
 
 
 def _split(text: str) -> tuple[dict[str, Any], str]:
@@ -290,27 +369,33 @@ def _listed(value: Any) -> list[Any]:
     return value.split(",") if isinstance(value, str) else [] if value is None else [value]
 
 
-def _links(text: str, relative: str, names: dict[str, str]) -> list[dict[str, str]]:
+def without_code(text: str) -> str:
+    """A text of Markdown without the code in it, whose brackets are no links and whose signs are no tags."""
+    return _CODE.sub(" ", text)
+
+
+def links(text: str, relative: str, folder: Folder) -> list[dict[str, str]]:
     """Wiki links, and links to other files of the folder by their ids."""
-    links: dict[tuple[str, str], None] = {}
+    names = folder.names
+    found: dict[tuple[str, str], None] = {}
     typed: set[int] = set()
     for item in _LIST_ITEM.finditer(text):
         if (match := _RELATION.fullmatch(item["text"])) and (target := match["target"].strip()):
             rel = match["double"] or match["single"] or match["word"]
-            links[rel.strip()[:100], names.get(target.casefold(), target)] = None
+            found[rel.strip()[:100], names.get(target.casefold(), target)] = None
             typed.add(item.start("text") + match.start("target"))
     for match in _WIKI_LINK.finditer(text):
         if (target := match["target"].strip()) and match.start("target") not in typed:
-            links["embeds" if match["embedded"] else "links-to", names.get(target.casefold(), target)] = None
+            found["embeds" if match["embedded"] else "links-to", names.get(target.casefold(), target)] = None
     for match in _LINK.finditer(text):
         target = unquote(match["target"].strip("<>")).split("#", 1)[0].split("?", 1)[0]
-        if not target or _SCHEME.match(target) or not target.lower().endswith(SUFFIXES):
+        if not target or _SCHEME.match(target) or not target.lower().endswith(folder.suffixes):
             continue
         base = "" if target.startswith("/") else posixpath.dirname(relative)
         path = posixpath.normpath(posixpath.join(base, target.lstrip("/")))
         if not path.startswith("../"):
-            links["links-to", names.get(path.casefold(), path)] = None
-    return [{"rel": rel, "target": target[:500]} for rel, target in list(links)[:MAX_LIST]]
+            found["links-to", names.get(path.casefold(), path)] = None
+    return [{"rel": rel, "target": target[:500]} for rel, target in list(found)[:MAX_LIST]]
 
 
 def _observations(text: str) -> Iterator[dict[str, Any]]:
@@ -332,5 +417,9 @@ def _observations(text: str) -> Iterator[dict[str, Any]]:
 
 
 IMPORTER = Importer(
-    "markdown", "a folder of Markdown files (*.md), or one such file", lambda source: knows(source.path), read
+    "markdown",
+    "a folder of Markdown files (*.md), or one such file",
+    lambda source: knows(source.path),
+    read,
+    follow=Following(stamp, parts, read_parts, folders),
 )

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from memories.importers.base import Importer, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
+from memories.importers.base import Following, Importer, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
 from memories.importers.drafts import Draft, fields_of, listed, plain_text
 from memories.importers.sources import Document, Source, document_reading
-from memories.importers.sqlite import database_reading
+from memories.importers.sqlite import database_reading, stamp
 
 SOURCE = "mcp-memory-service"
 _COLUMNS = {"content_hash", "content", "tags", "memory_type", "metadata"}
@@ -90,7 +90,7 @@ def _record(location: str, row: Row, edges: Edges) -> SourceRecord:
         raw["metadata"] = metadata
     draft = Draft(location, raw, SOURCE)
     content = plain_text(row.get("content"))
-    content_hash = plain_text(row.get("content_hash")) or _hash_of(content)
+    content_hash = plain_text(row.get("content_hash")) or hash_of(content)
     draft.text("id", content_hash)
     draft.text("type", row.get("memory_type"))
     draft.text("content", content)
@@ -112,8 +112,15 @@ def _record(location: str, row: Row, edges: Edges) -> SourceRecord:
     return draft.record(_VOLATILE)
 
 
-def _hash_of(content: str) -> str:
+def hash_of(content: str) -> str:
+    """The hash that mcp-memory-service knows a text by."""
     return hashlib.sha256(content.strip().lower().encode(errors="replace")).hexdigest()
 
 
-IMPORTER = Importer(SOURCE, "a database of mcp-memory-service (SQLite), or its export or backup in JSON", knows, read)
+IMPORTER = Importer(
+    SOURCE,
+    "a database of mcp-memory-service (SQLite), or its export or backup in JSON",
+    knows,
+    read,
+    follow=Following(stamp),
+)

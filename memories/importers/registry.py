@@ -3,12 +3,18 @@
 from pathlib import Path
 
 from memories.importers import (
+    bundles,
     claude_code,
     claude_mem,
+    concept_rag,
     conversations,
     csv_table,
+    documents,
     git,
+    graphiti,
+    hindsight,
     jsonl,
+    letta,
     markdown,
     mem0,
     memory_graph,
@@ -18,18 +24,26 @@ from memories.importers.base import Importer, NotReadableError
 from memories.importers.sources import Source
 
 # In the order of their tests: a repository is also a folder of files, and many exports are lines of JSON.
-IMPORTERS = (
+_FORMATS = (
     git.IMPORTER,
     claude_mem.IMPORTER,
     memory_service.IMPORTER,
     memory_graph.IMPORTER,
+    hindsight.IMPORTER,
+    letta.IMPORTER,
+    graphiti.IMPORTER,
+    concept_rag.IMPORTER,
     mem0.IMPORTER,
     conversations.IMPORTER,
     claude_code.IMPORTER,
+    documents.IMPORTER,
     markdown.IMPORTER,
     jsonl.IMPORTER,
     csv_table.IMPORTER,
 )
+# Several files that were uploaded together, or a ZIP archive of files in these formats.
+BUNDLE = bundles.bundle_importer(_FORMATS)
+IMPORTERS = (*_FORMATS, BUNDLE)
 
 
 def importer_named(name: str) -> Importer:

@@ -1,5 +1,6 @@
 """The state of a running import: its options, matches and counts."""
 
+from array import array
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -7,11 +8,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from django.conf import settings
+
 from access.viewer import Viewer
 from categories.services import Vocabulary
 from memories.bulk_copy import InsertBlock
-from memories.models import Project
+from memories.importers.base import SourceRecord
+from memories.importers.record_hashes import RecordHashes
+from memories.models import ImportBatch, Project
 from memories.resolve import projects_make
+from memories.services import DEFAULT_PROJECT
 from memories.terms import MemoryText
 from memories.vocabulary_records import VocabularyRecord
 
@@ -43,16 +49,42 @@ class IndexSink(Protocol):
         """Release what the sink holds, finished or not."""
 
 
+class ImportObserver(Protocol):
+    """Follows what becomes of each record of an import, within its transaction."""
+
+    def memory_at(self, location: str) -> int | None:
+        """The memory of the record that was at this location before, for a record whose id is not known."""
+
+    def settled(self, location: str, memory_id: int) -> None:
+        """Report the memory of a record: new, changed, or as it was."""
+
+    def conflicting(self, found: SourceRecord, memory_id: int, edit: str) -> None:
+        """Report a changed record whose memory was edited here since, and by whom. The memory stays as it is."""
+
+    def finish(self, batch: ImportBatch, tally: "ImportCounts") -> bool:
+        """Report that all records are written; the transaction is about to be committed.
+
+        Returns whether anything came of it. If not, no batch remains.
+        """
+
+
 # Opens the sink of an import batch. The exit stack is closed once the outcome of the transaction is known.
 OpenSink = Callable[[int, ExitStack], IndexSink]
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Options of an import. `project` is for records without a project."""
+    """Options of an import. `project` is for records without a project, or for all if it is the only one."""
 
     project: str = ""
     overwrite: bool = False
+    is_only_project: bool = False
+
+    def project_of(self, named: str) -> str:
+        """The project of a record that names one, or none."""
+        if self.is_only_project and self.project:
+            return self.project
+        return named or self.project or DEFAULT_PROJECT
 
 
 @dataclass(slots=True)
@@ -65,14 +97,20 @@ class ImportCounts:
     refused: int = 0
     valid: int = 0
     """The records that could be read, including unchanged and refused ones."""
+    gone: int = 0
+    """Memories of a source that is followed, and no longer has them."""
+    conflicts: int = 0
+    """Changed records whose memories were edited here, in a source that is followed."""
     vocabulary: int = 0
     made: dict[str, int] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
     """The first `MAX_NOTES` of them: location and note."""
+    copied: dict[str, int] = field(default_factory=dict)
+    """Table -> the highest number of its rows, if this import makes an empty instance equal to another."""
 
     @property
     def read(self) -> int:
-        return self.created + self.updated + self.unchanged + self.refused
+        return self.created + self.updated + self.unchanged + self.refused + self.conflicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +131,26 @@ class ImportRun:
     vocabulary: Vocabulary
     projects: dict[str, KnownProject] = field(default_factory=dict)
     sessions: dict[tuple[int, str], int] = field(default_factory=dict)
-    record_hashes: dict[int, int] = field(default_factory=dict)
+    record_hashes: RecordHashes = field(default_factory=RecordHashes)
     """Hash of (project, id) -> hash of the record, for records earlier in this import."""
+    renamed: set[int] = field(default_factory=set)
+    """Memories whose records have another id than before."""
     used: set[int] = field(default_factory=set)
     """The projects with memories of this import."""
     proven: dict[str, set[int]] = field(default_factory=dict)
     """Locked rows that memories of this import refer to, by table."""
     keeps_numbers: bool | None = None
     """Whether copies keep their numbers; None before the first copy."""
-    numbers: set[int] = field(default_factory=set)
-    """The numbers of copies in this import."""
+    last_number: int = 0
+    """The highest number of copies in this import."""
+    copies: "array[int]" = field(default_factory=lambda: array("q"))
+    """The numbers of copies in their export, each followed by its memory here: 16 bytes for each copy."""
+    is_copy: bool | None = None
+    """Whether rows of an export are stored as they are, with their numbers; None before the first row."""
+    renumbered: dict[str, int] = field(default_factory=dict)
+    """Table -> what is added to the numbers of its rows."""
     analyze_at: int = ANALYZE_FROM
+    observer: ImportObserver | None = None
     sink: IndexSink | None = None
     """Writes the search index while the import runs; None for a dry run."""
     met: int = 0
@@ -112,6 +159,14 @@ class ImportRun:
     superseding: list[tuple[str, int, int, tuple[str, ...]]] = field(default_factory=list)
     """Location, memory, project, and the names of the memories that it supersedes."""
     tally: ImportCounts = field(default_factory=ImportCounts)
+
+    @property
+    def most_new(self) -> int | None:
+        """The number of names that may be new in one memory; None for any number.
+
+        Those who may not change the whole vocabulary may add no more to it than by other writes.
+        """
+        return None if self.viewer.curated_project_ids is None else settings.MAX_NEW_NAMES
 
     def note(self, location: str, text: str) -> None:
         """Report something about a record that is stored all the same."""

@@ -37,6 +37,8 @@ _CHUNK = 256 * 1024
 _UNREADABLE = (OSError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError)
 # Archives and folders with more files than this are searched no further for records.
 _MAX_DOCUMENTS = 300
+# Exports of conversations hold pictures by the thousand besides.
+_LIKELY = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 # The largest single value of a JSON document, in characters.
 MAX_VALUE = 64 * 1024 * 1024
 # A file that unpacks to more than this, and to more than this many times its size, is not read.
@@ -177,18 +179,19 @@ class Source:
         if self.is_archive:
             return [Document(name, self.path, name) for name in self._members() if not name.endswith("/")]
         if self.path.is_dir():
-            names = sorted(entry.name for entry in self.path.iterdir() if entry.is_file())[: _MAX_DOCUMENTS + 1]
+            names = sorted(entry.name for entry in self.path.iterdir() if entry.is_file())
             if any(name.lower().endswith(_MARKDOWN) for name in names):
                 return []
-            return [Document(name, self.path / name) for name in names[:_MAX_DOCUMENTS] if not name.startswith(".")]
+            return [Document(name, self.path / name) for name in _likely(names) if not name.startswith(".")]
         return [Document("", self.path)] if self.path.is_file() and not self.is_database else []
 
     def _members(self) -> list[str]:
         try:
             with zipfile.ZipFile(self.path) as archive:
-                members = archive.infolist()[:_MAX_DOCUMENTS]
+                by_name = {member.filename: member for member in archive.infolist()}
         except (zipfile.BadZipFile, OSError) as error:
             raise NotReadableError(f"{self.path}: is a damaged ZIP archive ({error}). Get an undamaged copy.") from None
+        members = [by_name[name] for name in _likely(by_name)]
         for member in members:
             if member.file_size > _MAX_UNPACKED and member.file_size > _MAX_RATIO * max(member.compress_size, 1):
                 raise NotReadableError(
@@ -196,6 +199,12 @@ class Source:
                     f"{member.file_size:,} bytes; an archive that expands that much is not read."
                 )
         return [member.filename for member in members]
+
+
+def _likely(names: Iterable[str]) -> list[str]:
+    """The files that are searched for records, in their order: first those that are named as such."""
+    ordered = sorted(names, key=lambda name: not name.lower().endswith(_LIKELY))
+    return ordered[:_MAX_DOCUMENTS]
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """SQLite databases of other programs, read without writing to them, locking them or loading them into memory."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,10 @@ from memories.importers.base import (
 MAX_TEXT = 1_000_001
 # Bytes 18 and 19 of a database with a write-ahead log.
 _WAL = b"\x02\x02"
+# Bytes that change with every commit: the counter in the database or, with a log, the header of the log and of its
+# index, which has a counter too. Suffix of the file -> the place, and whether the time of the file says anything: the
+# index is changed in memory.
+_COUNTERS = (("", 24, 4, True), ("-wal", 0, 32, True), ("-shm", 0, 48, False))
 
 
 @contextmanager
@@ -48,6 +53,23 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
     finally:
         connection.close()
+
+
+def stamp(path: Path) -> str:
+    """A text that differs after every commit and for another file, from a few bytes of the files. Opens no connection.
+
+    Not to be called while this process has the database open: closing a file gives up the locks that a process holds.
+    """
+    parts: list[str] = []
+    for suffix, start, length, has_time in _COUNTERS:
+        with suppress(FileNotFoundError), path.with_name(path.name + suffix).open("rb", buffering=0) as file:
+            state = os.fstat(file.fileno())
+            file.seek(start)
+            of_file = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns) if has_time else ()
+            parts.append(f"{suffix}{of_file}{file.read(length).hex()}")
+    if not parts or not parts[0].startswith("("):
+        raise ImportFailedError(f"{path}: is not there.")
+    return " ".join(parts)
 
 
 def _text(value: bytes) -> str:

@@ -12,7 +12,7 @@ from access.viewer import Viewer, command_viewer
 from curation.import_undo import batch_undo
 from curation.schemas import Merge, Retag
 from curation.services import curation_apply, curation_undo
-from memories.changes import CursorError, changes
+from memories.changes import CursorError, changes, newest_changes
 from memories.models import ImportBatch, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import (
@@ -206,3 +206,43 @@ def test_nothing_is_lost_between_pages_of_several_projects_and_kinds(monkeypatch
                     break
             assert pages == whole
     assert len(kinds_of(changes(EVERYTHING, limit=500))) == 15
+
+
+def pages_back(viewer, **asked):
+    """The memories of all pages from the newest change back."""
+    found, after, has_more = [], "", True
+    while has_more:
+        feed = newest_changes(viewer, after=after, **asked)
+        found += [change.memory_id for change in feed.changes]
+        after, has_more = feed.cursor, feed.has_more
+    return found
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
+def test_the_newest_changes_are_the_same_ones_in_reverse_page_by_page(jsonl, limit):
+    one = create("In sight.", project="tea")
+    lines = ({"id": f"m{n}", "content": f"Text {n}.", "project": "boat" if n % 3 else "tea"} for n in range(9))
+    call_command("import_memories", str(jsonl(*lines)), verbosity=0)
+    memory_update(memory_id=one, changes=MemoryChanges(title="New"), viewer=EVERYTHING)
+    tea = Viewer(project_ids=frozenset(Project.objects.filter(slug="tea").values_list("pk", flat=True)))
+    for viewer, count in ((EVERYTHING, 11), (tea, 5)):
+        forth = [change.memory_id for change in changes(viewer).changes]
+        assert len(forth) == count
+        assert pages_back(viewer, limit=limit) == forth[::-1]
+    created = [change.memory_id for change in changes(tea, kinds=["created"]).changes]
+    assert pages_back(tea, limit=limit, kinds=["created"]) == created[::-1]
+
+
+@pytest.mark.django_db
+def test_the_newest_changes_end_at_a_time_and_refuse_a_cursor_of_the_other_order():
+    first = create("Long ago.")
+    MemoryChange.objects.update(at=datetime.now(UTC) - timedelta(days=9))
+    second = create("Just now.")
+    assert pages_back(EVERYTHING, since=datetime.now(UTC) - timedelta(days=1)) == [second]
+    assert pages_back(EVERYTHING) == [second, first]
+    assert pages_back(EVERYTHING, since=datetime.now(UTC) + timedelta(days=1)) == []
+    with pytest.raises(CursorError, match="the other order"):
+        newest_changes(EVERYTHING, after=changes(EVERYTHING).cursor)
+    with pytest.raises(CursorError, match="the other order"):
+        changes(EVERYTHING, after=newest_changes(EVERYTHING).cursor)

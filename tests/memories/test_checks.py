@@ -108,3 +108,14 @@ def test_vector_with_halfvec_is_fit(available, installed):
 def test_version_numbers_are_compared_as_numbers():
     assert version_numbers("0.10.0") > version_numbers("0.7")
     assert version_numbers("0.8.0beta1") == (0, 8, 0)
+
+
+@pytest.mark.django_db
+def test_an_index_beside_a_cluster_is_refused(monkeypatch, settings):
+    monkeypatch.setattr("memories.checks.is_distributed", lambda: True)
+    settings.SEARCH_ENGINE = "tantivy"
+    (error,) = database_is_fit(None, databases=["default"])
+    assert error.msg == "The memories are spread over a cluster, which SEARCH_ENGINE=tantivy cannot follow."
+    assert error.hint == "Set SEARCH_ENGINE=postgres. See docs/growing.md."
+    settings.SEARCH_ENGINE = "postgres"
+    assert database_is_fit(None, databases=["default"]) == []

@@ -236,6 +236,12 @@ def test_similarity_of_other_models_is_set(settings):
     assert (min_similarity("intfloat/e5-small-v2"), min_similarity("")) == (0.75, 0.30)
 
 
+def test_models_can_be_switched_off(settings):
+    settings.WITHOUT_EMBEDDINGS = True
+    with pytest.raises(EmbedderUnavailableError, match="WITHOUT_EMBEDDINGS is set"):
+        load_embedder("hashed-words")
+
+
 def test_missing_package_is_told(monkeypatch):
     monkeypatch.setattr("memories.embedding.models.find_spec", lambda name: None)
     assert missing_packages("") == "torch is not installed"

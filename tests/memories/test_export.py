@@ -7,7 +7,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from access.viewer import Viewer
-from categories.models import FormerPath, TagAlias
+from categories.models import FormerPath, Relationship, TagAlias
 from memories.exporters.jsonl import Selection, export_lines
 from memories.models import Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
@@ -175,6 +175,20 @@ def test_an_export_among_other_memories_draws_new_numbers(filled, tmp_path, json
     assert Memory.objects.get(external_id="m1").superseded_by.external_id == "m2"
 
 
+def test_relationships_of_an_export_keep_their_evidence_among_other_memories(filled, tmp_path, jsonl):
+    number = Memory.objects.get(external_id="m1").pk
+    export(tmp_path / "all.jsonl")
+    empty()
+    # Another memory has the number of the one that supports the fact.
+    before = {"content": "Here before.", "project": "alpha", "stored": {"number": number}}
+    run(jsonl({"record": "export", "version": 1}, before))
+    assert Memory.objects.get().pk == number
+    for _ in range(2):
+        run(tmp_path / "all.jsonl")
+        assert Relationship.objects.get().evidence_ids == [Memory.objects.get(external_id="m1").pk]
+        assert number not in Relationship.objects.get().evidence_ids
+
+
 def test_a_project_or_a_query_is_exported_with_the_vocabulary_that_it_uses(filled):
     lines = export(project=["beta"])
     assert [line.get("record", "memory") for line in lines] == [
@@ -232,3 +246,29 @@ def test_texts_that_hold_in_some_projects_are_exported_with_these(db, jsonl):
     call_command("import_memories", str(later), verbosity=0)
     (stored,) = [line for line in export() if line.get("content") == "Later."]
     assert (stored["tags"], stored["entities"]) == (["warm"], [{"type": "person", "name": "Ann"}])
+
+
+def test_texts_that_are_not_public_are_exported_with_their_projects(db, jsonl):
+    terms = [
+        {"record": "category", "path": "kitchen", "name": "kitchen", "description": "Where it is hot.",
+         "text_projects": {"": ["tea"], "galley": ["tea"], "oven": ["boat"]}, "former_paths": ["galley", "oven"]},
+        {"record": "concept", "name": "heat", "aliases": ["warmth", "hotness"], "text_projects": {"warmth": ["tea"]}},
+        {"record": "entity", "name": "Ann", "aliases": ["Annie"], "description": "A cook.",
+         "text_projects": {"Annie": ["boat", "tea"], "": ["boat"]}, "type": "person"},
+        {"record": "tag", "name": "hot", "aliases": ["warm"], "text_projects": {"warm": ["tea"]}},
+    ]  # fmt: skip
+    named = {"categories": ["Kitchen"], "concepts": ["heat"], "entities": ["person:Ann"], "tags": ["hot"]}
+    path = jsonl(*terms, *({"project": slug, "content": f"In {slug}.", **named} for slug in ("tea", "boat")))
+    for _ in range(2):
+        call_command("import_memories", str(path), verbosity=0)
+    kinds = ("category", "concept", "entity", "tag")
+    assert [line for line in export() if line.get("record") in kinds] == terms
+    of_boat = {line["record"]: line for line in export(project=["boat"]) if line.get("record") in kinds}
+    assert of_boat["category"] == {
+        "record": "category", "path": "kitchen", "name": "kitchen",
+        "text_projects": {"oven": ["boat"]}, "former_paths": ["oven"],
+    }  # fmt: skip
+    assert (of_boat["concept"]["aliases"], of_boat["entity"]["text_projects"]) == (
+        ["hotness"],
+        {"Annie": ["boat"], "": ["boat"]},
+    )

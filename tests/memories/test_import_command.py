@@ -1,17 +1,19 @@
 import gzip
 import json
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import Count
 from django.utils import timezone
 
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
-from memories.importers import analysers, batches, write
+from memories.importers import analysers, batches, blocks, write
 from memories.importers.base import Reading, SourceRecord
 from memories.importers.batches import ImportChoices, import_path
 from memories.importers.registry import importer_for
@@ -212,8 +214,33 @@ def test_a_deleted_memory_stays_deleted_when_its_file_comes_again(jsonl):
     assert set(Memory.objects.values_list("state", flat=True)) == {"deleted"}
 
 
+def test_records_that_lead_in_circles_are_imported_as_they_are(jsonl):
+    circle = [
+        {"id": "a", "content": "A.", "superseded_by": "b", "links": ["b"], "concepts": ["heat"]},
+        {"id": "b", "content": "B.", "superseded_by": "a", "supersedes": ["a"], "links": ["a", "b"]},
+        {"id": "c", "content": "C.", "superseded_by": "c", "supersedes": ["c"]},
+    ]
+    words = [
+        {"record": "concept", "name": "heat", "broader": ["warmth"], "narrower": ["warmth", "heat"]},
+        {"record": "concept", "name": "warmth", "broader": ["heat"]},
+        {"record": "relationship", "source": "tool:kettle", "type": "is", "target": "tool:kettle"},
+        {"record": "category", "path": "Tea", "related": ["Tea"], "former_paths": ["Tea"]},
+    ]
+    run(jsonl(*words, *circle))
+    assert batch_counts(last_batch()) == (3, 3, 0, 0, 0)
+    assert dict(Memory.objects.values_list("external_id", "superseded_by__external_id")) == {
+        "a": "b",
+        "b": "a",
+        "c": None,
+    }
+    run(jsonl(*words, *circle))
+    assert batch_counts(last_batch()) == (3, 0, 0, 3, 0)
+    run("--undo", str(ImportBatch.objects.earliest("pk").pk))
+    assert not Memory.objects.exists()
+
+
 def test_an_id_that_stands_twice_is_taken_once(jsonl, monkeypatch):
-    monkeypatch.setattr(write, "BLOCK", 2)
+    monkeypatch.setattr(blocks, "BLOCK", 2)
     first, second, third = memories(3)
     path = jsonl(
         first, second, first, {**second, "content": "Other."}, third, {"content": "x"}, {"content": "x", "tags": ["y"]}
@@ -226,7 +253,7 @@ def test_an_id_that_stands_twice_is_taken_once(jsonl, monkeypatch):
 
 
 def test_many_blocks_go_through_other_processes(jsonl, monkeypatch):
-    monkeypatch.setattr(write, "BLOCK", 50)
+    monkeypatch.setattr(blocks, "BLOCK", 50)
     monkeypatch.setattr(analysers, "_WORTH_A_PROCESS", 50)
     monkeypatch.setattr(analysers.os, "cpu_count", lambda: 3)
     run(jsonl(*memories(500)))
@@ -293,7 +320,8 @@ def test_a_project_for_records_that_name_none(jsonl):
 def test_a_viewer_writes_only_into_projects_that_allow_it(jsonl):
     alpha = Project.objects.create(slug="alpha", name="Alpha")
     ids = frozenset({alpha.pk})
-    path = jsonl(*memories(1), {"content": "x", "project": "beta"})
+    described = {"record": "concept", "name": "heat", "description": "For all projects."}
+    path = jsonl(*memories(1), {"content": "x", "project": "beta"}, described)
     outcome = import_path(
         path=path,
         importer=importer_for(path),
@@ -303,6 +331,9 @@ def test_a_viewer_writes_only_into_projects_that_allow_it(jsonl):
     assert (outcome.tally.created, outcome.tally.refused) == (1, 1)
     assert outcome.refusals[0].reason == "project: you cannot write to 'beta'"
     assert not Project.objects.filter(slug="beta").exists()
+    reason = "left out: only curators of all projects write texts and relations for all projects"
+    assert [note for _, note in outcome.tally.notes] == [reason]
+    assert not Concept.objects.filter(name="heat").exists()
 
 
 def test_a_folder_of_markdown_again_changes_nothing_though_files_were_touched(tmp_path):
@@ -387,3 +418,38 @@ def test_record_supersedes_the_memories_that_it_names(jsonl):
     assert [note["note"] for note in notes] == ["supersedes: 'nobody' is not another memory of its project; left out"]
     run(imported)
     assert last_batch().unchanged == 3
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_import_that_loses_a_deadlock_over_new_names_is_done_once_all_the_same(jsonl, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 1)
+    path = jsonl(
+        {"content": ""}, {"content": "One.", "concepts": ["oolong"]}, {"content": "Two.", "concepts": ["assam"]}
+    )
+    outcomes, told = [], []
+
+    def bring_in():
+        choices = ImportChoices()
+        outcomes.append(
+            import_path(path=path, importer=importer_for(path), viewer=EVERYTHING, choices=choices, refused=told.append)
+        )
+        connection.close()
+
+    with transaction.atomic(), connection.cursor() as cursor:
+        # The other transaction waits first, and so is the one that notices.
+        cursor.execute("SET LOCAL deadlock_timeout = '60s'")
+        Concept.objects.create(name="assam")
+        thread = threading.Thread(target=bring_in)
+        thread.start()
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+        cursor.execute(waiting)
+        while cursor.fetchone()[0] == 0:
+            time.sleep(0.01)
+            cursor.execute(waiting)
+        Concept.objects.create(name="oolong")
+    thread.join()
+    assert (outcomes[0].tally.created, outcomes[0].tally.refused, len(outcomes[0].refusals)) == (2, 1, 1)
+    assert [refusal.location for refusal in told] == ["line 1"]
+    assert batch_counts(last_batch()) == (3, 2, 0, 0, 1)
+    assert ImportBatch.objects.count() == 1
+    assert Memory.objects.count() == 2

@@ -66,3 +66,22 @@ def test_a_folder_of_projects_gives_a_memory_for_each_session(tmp_path):
         "session:s-1",
         "session:s-2",
     ]
+
+
+def test_newer_versions_name_sessions_and_have_files_of_side_tasks(tmp_path):
+    newer = [
+        {"type": "mode", "mode": "default", "sessionId": "s-1"},
+        {"type": "ai-title", "aiTitle": "Why oolong is bitter", "sessionId": "s-1"},
+        {"type": "queue-operation", "operation": "enqueue", "content": "Why?", "sessionId": "s-1"},
+        *LINES[3:],
+        {"type": "system", "subtype": "turn_duration", "durationMs": 12, "sessionId": "s-1"},
+        {"type": "last-prompt", "lastPrompt": "Why?", "sessionId": "s-1"},
+    ]
+    named = [*newer, {"type": "custom-title", "customTitle": "Bitter", "sessionId": "s-1"}, newer[1]]
+    aside = [row | {"isSidechain": True, "agentId": "a1"} for row in LINES[3:4]]
+    for name, rows in (("s-1", newer), ("s-2", named), ("agent-a1", aside)):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    first, second = found(tmp_path, "claude-code")
+    assert (first.data["title"], second.data["title"]) == ("Why oolong is bitter", "Bitter")
+    assert first.data["content"].endswith("**Assistant:**\n\nToo hot.")
+    assert first.raw["lines"]["queue-operation"] == 1

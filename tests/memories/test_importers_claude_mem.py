@@ -138,6 +138,8 @@ def test_every_field_of_an_observation_has_its_place(database):
         "discovery_tokens": 0,
         "relevance_count": 0,
         "sync_rev": "1",
+        # From its session.
+        "content_session_id": "c-1",
     }
 
 

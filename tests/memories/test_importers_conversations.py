@@ -64,6 +64,29 @@ def test_a_conversation_of_chatgpt_is_the_branch_that_it_shows(tmp_path):
     assert "Because of the moon." in str(one.raw["mapping"])
 
 
+def test_older_exports_of_chatgpt_and_divided_ones_are_read(tmp_path):
+    """Without the model and the present name of the id; with conversations in several files among pictures."""
+    older = {name: value for name, value in CHATGPT.items() if name not in ("conversation_id", "default_model_slug")}
+    older |= {"id": "c-0", "moderation_results": [], "plugin_ids": None}
+    (one,) = records(write_json(tmp_path / "conversations.json", [older]), "conversations").values()
+    assert (one.data["id"], one.data["agent"]) == ("chatgpt:c-0", "chatgpt")
+    assert one.data["source_url"] == "https://chatgpt.com/c/c-0"
+
+    pictures = {f"file-{number:04}.png": "x" for number in range(400)}
+    parts = {"conversations-000.json": [CHATGPT], "conversations-001.json": [older], "user.json": {"id": "u"}}
+    archive = write_zip(tmp_path / "export.zip", pictures | parts)
+    assert list(records(archive, "conversations")) == ["chatgpt:c-1", "chatgpt:c-0"]
+
+
+def test_older_exports_of_claude_have_texts_alone(tmp_path):
+    asked, answered = CLAUDE["chat_messages"]
+    older = [{"sender": one["sender"], "text": one["text"]} for one in (asked, answered)]
+    path = write_json(tmp_path / "conversations.json", [CLAUDE | {"chat_messages": older}])
+    assert records(path, "conversations")["claude:u-1"].data["content"] == (
+        "**User:**\n\nWhy does it run?\n\n**Assistant:**\n\nToo much ash."
+    )
+
+
 def test_a_conversation_of_claude_has_its_attachments(tmp_path):
     one = records(write_json(tmp_path / "conversations.json", [CLAUDE]), "conversations")["claude:u-1"]
     assert one.data["content"] == (

@@ -1,6 +1,7 @@
 import pytest
 
-from memories.importers.base import ImportFailedError, NotReadableError
+from memories.importers.base import Column, ColumnsError, ImportFailedError, NotReadableError, Options
+from memories.importers.csv_table import IMPORTER, columns_check
 from memories.importers.registry import importer_for
 from tests.memories.foreign import found
 
@@ -59,3 +60,47 @@ def test_a_table_without_a_column_for_the_text_is_no_table_of_memories(tmp_path)
 def test_a_table_in_another_encoding_writes_nothing(tmp_path):
     with pytest.raises(ImportFailedError, match=r"is not UTF-8 \(byte 0xe9 after line 1\)"):
         found(written(tmp_path, b"id,text\n1,caf\xe9\n"), "csv")
+
+
+def test_columns_are_read_as_somebody_wants_and_the_others_as_guessed(tmp_path):
+    path = written(tmp_path, TABLE)
+    wanted = {"URL": "content", "Rating": "tags", "Labels": "tags", "Date": ""}
+    assert IMPORTER.columns(path, Options(columns=wanted)) == [
+        Column("Date", "", ("2024-05-06",)),
+        Column("Note", "", ("Rinse, then steep.",)),
+        Column("Labels", "tags", ("tea; green",)),
+        Column("URL", "content", ("https://x.example",)),
+        Column("Rating", "tags", ("5",)),
+    ]
+    (one,) = IMPORTER.read(path, Options(columns=wanted)).records
+    assert one.data == {"source": "csv", "content": "https://x.example", "tags": ["tea", "green", "5"]}
+    assert one.raw["Note"] == "Rinse, then\nsteep."
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        pytest.param({"Note": "texts"}, "'texts' is not a field of a memory. Write one of content, id, ", id="field"),
+        pytest.param({"Note": "title", "URL": "title"}, "'Note' and 'URL' are both read as title", id="twice"),
+    ],
+)
+def test_columns_that_cannot_be_read_so_are_named(tmp_path, wanted, said):
+    path = written(tmp_path, TABLE)
+    with pytest.raises(ColumnsError, match=said):
+        IMPORTER.columns(path, Options(columns=wanted))
+
+
+def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path):
+    path = written(tmp_path, "id,text\n1,a\n")
+    with pytest.raises(ColumnsError, match=r"There is no column 'Text'. The columns are 'id', 'text'."):
+        columns_check(IMPORTER.columns(path, Options()), {"Text": "content"})
+
+
+def test_a_table_by_its_name_is_read_once_its_text_is_chosen(tmp_path):
+    path = tmp_path / "notizen.csv"
+    path.write_text("Nummer;Notiz\n1;Tee\n")
+    assert importer_for(path) is IMPORTER
+    with pytest.raises(ColumnsError, match="Choose one of 'Nummer', 'Notiz' as content"):
+        IMPORTER.read(path, Options())
+    (one,) = IMPORTER.read(path, Options(columns={"Notiz": "content"})).records
+    assert one.data == {"source": "csv", "content": "Tee"}

@@ -181,6 +181,11 @@ def test_hidden_folders_node_modules_and_other_files_are_left_out(folder):
         ),
         pytest.param("---\n- a\n- b\n---\nText.", "its front matter is ['a', 'b']; write fields", id="list"),
         pytest.param("---\na: &x b\nc: *x\n---\nText.", "its front matter is not YAML: aliases", id="alias"),
+        pytest.param(
+            "---\na: " + "[" * 5_000 + "\n---\nText.",
+            "its front matter is not YAML: it is nested too deeply",
+            id="deep",
+        ),
         pytest.param("---\ntitle: x\n---\n\n", "is empty; a memory needs a text", id="empty"),
         pytest.param(b"caf\xe9", "is not UTF-8: byte 4 is 0xe9", id="latin"),
         pytest.param(

@@ -1,6 +1,7 @@
 """The model of the worker for other processes: who may ask, what is answered, what happens without a worker."""
 
 import shutil
+import socket
 import stat
 import threading
 
@@ -96,6 +97,24 @@ def test_socket_of_a_killed_worker_is_replaced(tea, home):
     (home / "queries.sock").touch()
     with offer(Models(lambda source: HashedWords()), SOURCE):
         assert until_answered(RemoteQueries()).model == "hashed-words"
+
+
+@pytest.mark.parametrize("sent", [b"", b'{"vector": "AAAA', b"{}\n", b"[]\n", b'{"vector": "AAAA"}'])
+def test_worker_that_is_killed_in_the_middle_of_an_answer_is_one_that_is_not_there(tea, home, sent):
+    with socket.socket(socket.AF_UNIX) as worker:
+        worker.bind(str(home / "queries.sock"))
+        worker.listen()
+
+        def answer():
+            channel = worker.accept()[0]
+            with channel:
+                channel.recv(1 << 16)
+                channel.sendall(sent)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert reason(RemoteQueries()) == "the model is still loading"
+        thread.join()
 
 
 def test_home_with_a_long_path_is_shared_too(tea, settings, tmp_path):

@@ -1,9 +1,13 @@
-"""`manage.py worker`: embeds pending memories, so that they are found by meaning. `up` runs a worker too."""
+"""`manage.py worker`: embeds pending memories, so that they are found by meaning, and keeps the map of meaning up. `up`
+runs a worker too.
+"""
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -16,6 +20,8 @@ from memories.embedding.models import EmbedderUnavailableError, model_name
 from memories.embedding.shared import Models, offer
 from memories.embedding.vectors import WrongDimensionsError
 from memories.embedding.worker import Worker
+from memories.meaning_map.keeper import MapKeeper, can_draw
+from memories.meaning_map.layout import LayoutStoppedError
 from memories.models import EmbeddingModel
 from text.formatting import memories, plural
 
@@ -24,10 +30,12 @@ _NICE = 10
 # A missing model may be installed in the meantime. A process that fails and restarts would repeat the error each time.
 _RETRY_SECONDS = 300.0
 _LISTED_REFUSALS = 20
+# A step of drawing a large map may take longer: it is given up, and nothing of it has been stored.
+_MAP_STOPS_SECONDS = 3.0
 
 
 class Command(BaseCommand):
-    help = "Embed pending and new memories until Ctrl-C. Several workers may run at once."
+    help = "Embed pending and new memories, and keep the map of meaning up, until Ctrl-C. Several may run at once."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--once", action="store_true", help="embed what is pending, then exit")
@@ -52,12 +60,19 @@ class Command(BaseCommand):
             try:
                 if once:
                     model = worker.once()
+                    if can_draw():
+                        with suppress(LayoutStoppedError):
+                            MapKeeper(stopped).once()
                 else:
                     with offer(models, settings.EMBEDDING_MODEL):
                         if with_parent is not None:
                             # On Linux this thread alone and those that it starts: not those that answer queries.
                             os.nice(_NICE)
+                        # Drawing a map takes a minute or more; what is stored meanwhile is embedded at once.
+                        keeper = threading.Thread(target=MapKeeper(stopped).follow, name="map", daemon=True)
+                        keeper.start()
                         self.follow(worker, stopped, is_child=with_parent is not None)
+                        keeper.join(_MAP_STOPS_SECONDS)
             except (EmbedderUnavailableError, WrongDimensionsError) as error:
                 raise CommandError(f"Nothing is embedded: {error}") from None
         done = worker.progress

@@ -1,0 +1,134 @@
+"""Writes that concern followed sources: follow, stop, and decide conflicts. Who may do so is decided by the callers."""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import F
+
+from access.models import AuditEvent
+from access.viewer import Viewer
+from memories.following.seen import seen_forget
+from memories.following.sync import DELETE, GONE, KEEP, record_from_stored
+from memories.importers import documents
+from memories.importers.base import Importer, ImportFailedError, Reading, RefusedRecord, SourceRecord
+from memories.importers.batches import ImportChoices, import_path
+from memories.importers.registry import IMPORTERS, importer_named
+from memories.importers.run import ImportCounts
+from memories.models import FollowedSource, ImportBatch, Memory, SourceConflict
+from memories.records import MAX_PROJECT, slug_name
+from memories.services import memory_delete, memory_restore
+from web.errors import Refusal
+
+
+class NotFollowableError(ImportFailedError):
+    """A source that cannot be followed, and why."""
+
+
+class ConflictNotFoundError(Refusal):
+    """There is no such conflict: somebody has decided it, or the record is as it was again."""
+
+    status = 404
+    code = "not_found"
+    suggestion = "GET /api/follows lists those that are open."
+
+
+def source_new(*, path: Path, importer: Importer, project: str, viewer: Viewer) -> FollowedSource:
+    """A source to follow, not stored yet. Raises NotFollowableError."""
+    if importer.follow is None:
+        names = ", ".join(one.name for one in IMPORTERS if one.follow)
+        how = (
+            " Its Markdown files alone are with --format markdown." if importer.name == documents.IMPORTER.name else ""
+        )
+        raise NotFollowableError(f"{path}: {importer.name} is not followed, which these formats are: {names}.{how}")
+    slug = slug_name(project)
+    if len(slug) > MAX_PROJECT:
+        raise NotFollowableError(f"The project's name has {len(slug)} characters; up to {MAX_PROJECT} are allowed.")
+    path = path.resolve()
+    if FollowedSource.objects.filter(path=str(path)).exists():
+        raise NotFollowableError(f"{path}: is followed already.")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT nextval(pg_get_serial_sequence('memories_followedsource', 'id'))")
+        (source_id,) = cursor.fetchone()
+    return FollowedSource(
+        id=source_id,
+        path=str(path),
+        format=importer.name,
+        project=slug,
+        user_id=viewer.user_id,
+        api_key_id=viewer.api_key_id,
+        by_command=viewer.door == AuditEvent.Door.COMMAND,
+    )
+
+
+@transaction.atomic
+def source_stop(source: FollowedSource) -> None:
+    """Follow a source no longer. Its memories stay as they are, and open conflicts are dropped."""
+    # A reading that is under way finds that the source is gone, and writes nothing.
+    source.conflicts.all().delete()
+    ImportBatch.objects.filter(followed=source).update(followed=None)
+    FollowedSource.objects.filter(pk=source.pk)._raw_delete(connection.alias)
+    seen_forget(source.pk)
+
+
+def source_gone_settle(source: FollowedSource, *, delete: bool) -> None:
+    """Decide about many memories that are gone at once: delete them here too, or keep them, no longer followed."""
+    answer = DELETE if delete else KEEP
+    FollowedSource.objects.filter(pk=source.pk).update(gone_answer=answer, stamp="", version=F("version") + 1)
+
+
+def conflict_settle(*, source_id: int, memory_id: int, take: bool, viewer: Viewer) -> None:
+    """Decide a conflict: take the record of the source, or keep the memory as it is here. Both stay in its history.
+
+    Raises ConflictNotFoundError, and what an import raises.
+    """
+    conflict = SourceConflict.objects.filter(source=source_id, memory_id=memory_id).select_related("source").first()
+    if conflict is None:
+        raise ConflictNotFoundError(f"#{memory_id} has no conflict with its source that is open.")
+    if take and conflict.record is not None:
+        _take(conflict, conflict.record, viewer)
+    elif take and Memory.objects.filter(pk=memory_id).exclude(state=Memory.State.DELETED).exists():
+        memory_delete(memory_id=memory_id, viewer=viewer, reason=GONE)
+    conflict.delete()
+
+
+@dataclass(frozen=True, slots=True)
+class _Taking:
+    """Sees to it that a record replaces the memory of its conflict. Implements ImportObserver."""
+
+    of: SourceConflict
+
+    def memory_at(self, location: str) -> int | None:
+        return self.of.memory_id
+
+    def settled(self, location: str, memory_id: int) -> None:
+        pass
+
+    def conflicting(self, found: SourceRecord, memory_id: int, edit: str) -> None:
+        pass
+
+    def finish(self, batch: ImportBatch, tally: ImportCounts) -> bool:
+        batch.followed_id = self.of.source_id
+        return bool(tally.updated or tally.created)
+
+
+def _take(conflict: SourceConflict, record: Mapping[str, Any], viewer: Viewer) -> None:
+    """Replace a memory by the record of its source."""
+
+    def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
+        yield record_from_stored(record)
+
+    source = conflict.source
+    import_path(
+        path=Path(source.path),
+        importer=importer_named(source.format),
+        viewer=viewer,
+        choices=ImportChoices(source.project, overwrite=True),
+        reading=Reading(records()),
+        observer=_Taking(conflict),
+    )
+    memory = Memory.objects.filter(pk=conflict.memory_id).only("state").first()
+    if memory is not None and memory.state == Memory.State.DELETED:
+        memory_restore(memory_id=conflict.memory_id, viewer=viewer, reason="Its source has a newer version.")
