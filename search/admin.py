@@ -1,19 +1,20 @@
-"""The admin of saved views."""
+"""The admin of saved views, and of what people do with them."""
 
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
-from search.models import SavedView
+from search.models import SavedView, ViewFeed, ViewMark
 from search.saved_views import saved_view_delete, saved_view_save
+from web.admin import ShownOnlyAdmin
 from web.params import QueryError
 
 
 class SavedViewForm(ServiceForm):
     class Meta:
         model = SavedView
-        fields = ("name", "slug", "description", "query", "owner", "visibility", "pinned", "is_default", "watched")
+        fields = ("name", "slug", "description", "query", "owner", "visibility")
 
     def write(self) -> Refused:
         try:
@@ -25,9 +26,9 @@ class SavedViewForm(ServiceForm):
 @admin.register(SavedView)
 class SavedViewAdmin(ServiceAdmin):
     form = SavedViewForm
-    list_display = ("name", "owner", "visibility", "query", "pinned", "is_default", "watched", "updated_at")
+    list_display = ("name", "owner", "visibility", "query", "updated_at")
     list_select_related = ("owner",)
-    list_filter = ("visibility", "pinned", "is_default", "watched")
+    list_filter = ("visibility",)
     search_fields = ("name", "slug", "description", "query", "owner__username")
     autocomplete_fields = ("owner",)
     readonly_fields = ("created_at", "updated_at")
@@ -39,3 +40,19 @@ class SavedViewAdmin(ServiceAdmin):
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[SavedView]) -> None:
         for view in queryset:
             self.delete_model(request, view)
+
+
+@admin.register(ViewMark)
+class ViewMarkAdmin(ShownOnlyAdmin):
+    list_display = ("view", "user", "pinned", "is_default", "opened_at")
+    list_select_related = ("view", "user")
+    list_filter = ("pinned", "is_default")
+    search_fields = ("view__name", "user__username")
+
+
+@admin.register(ViewFeed)
+class ViewFeedAdmin(ShownOnlyAdmin):
+    list_display = ("view", "user", "created_at", "read_at")
+    list_select_related = ("view", "user")
+    search_fields = ("view__name", "user__username")
+    exclude = ("token_hash",)

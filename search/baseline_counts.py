@@ -2,13 +2,17 @@
 
 Cached per process, view of the corpus and engine revision. They also answer the explorer's first page, which has an
 empty query.
+
+Counting more than a million memories in SQL takes longer than a writer pauses. Then the latest counts are served while
+those of the next revision are made, and the answer says of what time they are.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from django.db import DataError
+from django.db import DataError, connection
 
 from access.viewer import Viewer
 from search.engines.base import (
@@ -23,9 +27,12 @@ from search.engines.base import (
     Value,
     ValueCount,
 )
+from search.engines.large_corpus import is_large
+from search.engines.postgres import PostgresEngine
 from search.facets import DEFAULT_STATES, FACETS
 from search.result import CorpusCounts
-from web.cache import RevisionCache
+from search.snapshots import snapshot
+from web.cache import RepeatedReads
 
 _KEPT_VIEWS = 16
 # Bounds how long a change made directly in the database, bypassing the services, stays invisible.
@@ -38,6 +45,15 @@ class CorpusView:
 
     counted: Counts
     counts: dict[tuple[str, Value], int]
+    revision: str
+    at: datetime
+    may_be_older: bool
+    """Whether these counts may be served although the corpus has changed since."""
+
+    def older_than(self, engine: Engine) -> datetime | None:
+        """The time of these counts, if the corpus has changed since."""
+        # Others need no statement that reads the revision.
+        return self.at if self.may_be_older and self.revision != engine.revision else None
 
     def answer(self, request: FacetRequest) -> FacetCounts:
         """The answer of an engine to the request over the whole corpus."""
@@ -53,7 +69,9 @@ class CorpusView:
         return FacetCounts((*largest, *(v for v in chosen if v.value not in shown)), every.distinct)
 
 
-cache = RevisionCache[tuple[str, tuple[int, ...] | None, str], CorpusView](_KEPT_VIEWS, seconds=_KEPT_SECONDS)
+cache = RepeatedReads[tuple[str, tuple[int, ...] | None, str], CorpusView](
+    limit=_KEPT_VIEWS, seconds=_KEPT_SECONDS, may_be_older=lambda view: view.may_be_older
+)
 
 
 def corpus_plan(project_ids: tuple[int, ...] | None) -> EngineQuery:
@@ -63,15 +81,25 @@ def corpus_plan(project_ids: tuple[int, ...] | None) -> EngineQuery:
 
 
 def corpus_view(engine: Engine, project_ids: tuple[int, ...] | None, zone: tzinfo) -> CorpusView:
-    """The counts of the current revision, cached. Raises EngineTimeoutError."""
-    view, revision = (engine.name, project_ids, str(zone)), engine.revision
-    if (known := cache.get(view, revision)) is not None:
-        return known
-    plan = corpus_plan(project_ids)
+    """The counts of the current revision, or those of an older one that may be; cached. Raises EngineTimeoutError."""
+    revision = engine.revision
+
+    def read() -> CorpusView:
+        # Later reads are made in a thread, which has no snapshot yet.
+        with snapshot() if isinstance(engine, PostgresEngine) and not connection.in_atomic_block else nullcontext():
+            return _counted(engine, project_ids, zone)
+
+    return cache.get((engine.name, project_ids, str(zone)), revision, read)
+
+
+def _counted(engine: Engine, project_ids: tuple[int, ...] | None, zone: tzinfo) -> CorpusView:
+    now, revision = datetime.now(UTC), engine.revision
     requests = [FacetRequest(spec.key) for spec in FACETS]
-    counted = engine.counts(plan, requests, zone=zone, now=datetime.now(UTC))
+    counted = engine.counts(corpus_plan(project_ids), requests, zone=zone, now=now)
     counts = {(key, v.value): v.count for key, f in counted.facets.items() for v in f.values}
-    return cache.put(view, CorpusView(counted, counts), revision)
+    # Another engine answers from a view of its own, which no thread may use later, and counts in memory.
+    may_be_older = isinstance(engine, PostgresEngine) and is_large(counted.summary.total)
+    return CorpusView(counted, counts, revision, now, may_be_older)
 
 
 def corpus_answer(
@@ -81,9 +109,10 @@ def corpus_answer(
     view = corpus_view(engine, plan.project_ids, zone)
     spans = [replace(plan, start=now - timedelta(days=days), end=now) for days in BUCKET_DAYS]
     *since, later = (found.total for found in engine.match([*spans, replace(plan, start=now)]))
-    buckets = (*since, view.counted.summary.total - since[-1] - later, later)
+    buckets = (*since, max(0, view.counted.summary.total - since[-1] - later), later)
     facets = {request.key: view.answer(request) for request in requests}
-    return replace(view.counted, facets=facets, buckets=buckets, buckets_without_dates=buckets)
+    as_of = view.older_than(engine)
+    return replace(view.counted, facets=facets, buckets=buckets, buckets_without_dates=buckets, as_of=as_of)
 
 
 def corpus_counts(engine: Engine, viewer: Viewer) -> CorpusCounts:
@@ -94,4 +123,4 @@ def corpus_counts(engine: Engine, viewer: Viewer) -> CorpusCounts:
     except (EngineTimeoutError, DataError):
         # DataError: a time zone that Postgres does not know.
         return CorpusCounts(engine.match([corpus_plan(projects)])[0].total, {}, known=False)
-    return CorpusCounts(view.counted.summary.total, view.counts)
+    return CorpusCounts(view.counted.summary.total, view.counts, as_of=view.older_than(engine))

@@ -16,7 +16,8 @@ from categories.vocabulary_cache import Tree
 from search.engines.array_files import Array, Mask
 from search.engines.base import Ids
 from search.engines.column_snapshot import ColumnSnapshot
-from web.cache import RevisionCache
+from search.engines.large_corpus import is_large
+from web.cache import RepeatedReads, RevisionCache
 
 _CACHED_VIEWS = 16
 # Sets of categories whose totals are cached.
@@ -171,7 +172,7 @@ class CategoryCounts:
         return counts
 
 
-_chunks = RevisionCache[tuple[object, ...], Chunks](1)
+_chunks = RepeatedReads[tuple[object, ...], Chunks](limit=1, may_be_older=lambda found: is_large(len(found.ids)))
 _counts = RevisionCache[tuple[int, ...] | None, CategoryCounts](_CACHED_VIEWS)
 
 
@@ -194,8 +195,10 @@ def category_counts_at(
 
 
 def _chunks_of_model(revision: DataRevision) -> Chunks:
-    key = (revision.database, revision.vectors, revision.model_id)
-    return _chunks.get_or_make(key, lambda: _read_chunks(revision)) if revision.is_shared else _read_chunks(revision)
+    if not revision.is_shared:
+        return _read_chunks(revision)
+    key = (revision.database, revision.model_id)
+    return _chunks.get(key, revision.vectors, lambda: _read_chunks(revision))
 
 
 def _read_chunks(revision: DataRevision) -> Chunks:

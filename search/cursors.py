@@ -1,8 +1,8 @@
 """Cursors: the place after a page of results, which a client sends back to continue from there.
 
-In an order by date or title a cursor holds the place of the last result, which no change moves. By relevance it names
-the last results of the page and their number, and they are looked for there. A cursor belongs to one query. Whoever
-sends it sees only what their own search finds.
+In an order by date, title or recalls a cursor holds the place of the last result, which no change moves. By relevance
+it names the last results of the page and their number, and they are looked for there. A cursor belongs to one query.
+Whoever sends it sees only what their own search finds.
 """
 
 import hashlib
@@ -10,8 +10,9 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from access.viewer import Viewer
 from search.engines.base import Place
@@ -39,7 +40,7 @@ class CursorExpiredError(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """The query of the next page and, in an order by date or title, the place that it begins after.
+    """The query of the next page and, in an order by date, title or recalls, the place that it begins after.
 
     Its page is the number of pages read. A warning says if results by relevance moved since the cursor was made.
     """
@@ -54,7 +55,7 @@ def cursor_after(result: SearchResult) -> str | None:
     if not result.has_more:
         return None
     if place := result.last:
-        key = place.key.isoformat() if isinstance(place.key, datetime) else place.key
+        key = place.key.isoformat() if isinstance(place.key, datetime) else str(place.key)
         return _written(result.query, result.query.begin + result.page_size, (place.id, key))
     last = [hit.id for hit in result.hits[-_NAMED:]]
     return _written(result.query, result.query.begin + len(result.hits), last) if last else None
@@ -98,6 +99,7 @@ def _fingerprint(query: SearchQuery) -> str:
 _Last = tuple[int, str] | list[int]
 _CONTENT: TypeAdapter[tuple[str, int, _Last]] = TypeAdapter(tuple[str, int, _Last])
 _ID = range(1, 2**63)
+_RECALLS: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(ge=0, lt=2**31)])
 
 
 def _written(query: SearchQuery, begin: int, last: _Last) -> str:
@@ -119,6 +121,8 @@ def _read(cursor: str) -> tuple[str, int, _Last]:
 def _place(order: Sort, memory_id: int, key: str) -> Place:
     """The place that a cursor holds."""
     try:
+        if order == Sort.RECALLED:
+            return Place(_RECALLS.validate_strings(key), memory_id)
         date = None if order == Sort.TITLE else datetime.fromisoformat(key)
     except ValueError:
         raise _no_cursor() from None

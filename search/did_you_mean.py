@@ -1,14 +1,14 @@
 """Alternatives to a query: counts without its filters or the default states, similar words, filters by name."""
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from access.viewer import Viewer
 from memories.queries import visible_to
 from search.engines.base import Engine, EngineQuery, EngineTimeoutError, Filter, LanguageText, Value
 from search.facet_counts import value_terms
-from search.facets import DATE_KEY, DEFAULT_STATES, FACET, FacetKind
+from search.facets import DATE_KEY, DEFAULT_STATES, FACET, STATES_THEN, FacetKind
 from search.plan import ResolvedQuery, explain_unknown, named_candidates
 from search.query import SearchQuery, Selection, Sort
 from search.result import FilterRelaxation, SearchWarning, page_warnings
@@ -16,6 +16,8 @@ from text.analysis import Pattern, analyse_token, fold, phrase_pattern, tokens
 from text.formatting import memories
 from text.query_syntax import TextQuery
 
+# The states that a search leaves out unless it asks for them.
+_HIDDEN = ("archived", "superseded")
 _MIN_LETTERS = 4
 _MAX_WORDS = 5
 _SUGGESTIONS = 2
@@ -28,21 +30,30 @@ _MAX_NAME_WARNINGS = 3
 
 
 def count_alternatives(
-    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int
+    engine: Engine,
+    query: SearchQuery,
+    resolved: ResolvedQuery,
+    total: int,
+    states: Mapping[Value, int] | None = None,
 ) -> tuple[int, bool, tuple[FilterRelaxation, ...]]:
-    """(memories hidden by the default states, whether that is a lower bound, relaxations if nothing matched)."""
+    """(memories hidden by the default states, whether that is a lower bound, relaxations if nothing matched).
+
+    `states` are the matches in each state, if these were counted.
+    """
     plan = resolved.plan
-    asks_state = query.selection("state").restricts
-    hidden_states = replace(plan.filter("state") or Filter("state"), include=(("archived",), ("superseded",)))
-    plans = [] if asks_state else [plan.with_filter(hidden_states)]
+    asks_state = query.selection("state").restricts or bool(query.as_of)
+    hidden_states = replace(plan.filter("state") or Filter("state"), include=tuple((one,) for one in _HIDDEN))
+    plans = [] if asks_state or states is not None else [plan.with_filter(hidden_states)]
     removals = list(_removals(query, resolved)) if total == 0 else []
     totals = [found.total for found in engine.match([*plans, *(changed for *_, changed in removals)])]
-    hidden = 0 if asks_state else totals.pop(0)
+    hidden = totals.pop(0) if plans else 0
+    if states is not None and not asks_state:
+        hidden = sum(states.get(state, 0) for state in _HIDDEN)
     relaxations = tuple(
         FilterRelaxation(key, value, label, count, changed, engine.knn(wider).truncated)
         for (key, value, label, changed, wider), count in zip(removals, totals, strict=True)
     )
-    return hidden, bool(hidden) and engine.knn(plans[0]).truncated, relaxations
+    return hidden, bool(hidden and plans) and engine.knn(plans[0]).truncated, relaxations
 
 
 def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str, str, str, SearchQuery, EngineQuery]]:
@@ -56,6 +67,20 @@ def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str
     if query.updated_since:
         changed = replace(plan, updated_from=None)
         yield "updated_since", query.updated_since, "the date of change", query.with_(updated_since=""), changed
+    if query.recalled_since:
+        changed = replace(plan, recalled_from=None)
+        without = query.with_(recalled_since="")
+        yield "recalled_since", query.recalled_since, "the date of recall", without, changed
+    if query.not_recalled_since:
+        changed = replace(plan, not_recalled_from=None)
+        without = query.with_(not_recalled_since="")
+        yield "-recalled_since", query.not_recalled_since, "the date without a recall", without, changed
+    if query.as_of:
+        changed = replace(plan, as_of=None)
+        now = changed if query.selection("state").restricts else changed.with_filter(_of_default_states(changed))
+        yield "as_of", query.as_of, "the date of validity", query.with_(as_of=""), now
+    if query.area:
+        yield "area", query.area, "the area of the map", query.with_(area=""), replace(plan, area=None)
     for key, chosen in query.selections().items():
         spec, filter_ = FACET[key], plan.filter(key) or Filter(key)
         name = spec.label.lower()
@@ -79,8 +104,13 @@ def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str
 def _narrowed(plan: EngineQuery, changed: Filter) -> EngineQuery:
     """The plan with one filter changed; without a selected state the default states apply."""
     if changed.key == "state" and not (changed.includes or changed.exclude or changed.any_value):
-        changed = replace(changed, include=tuple((state,) for state in DEFAULT_STATES))
+        changed = replace(changed, include=_of_default_states(plan).include)
     return plan.with_filter(changed)
+
+
+def _of_default_states(plan: EngineQuery) -> Filter:
+    states = DEFAULT_STATES if plan.as_of is None else STATES_THEN
+    return Filter("state", include=tuple((state,) for state in states))
 
 
 def match_warnings(
@@ -89,10 +119,11 @@ def match_warnings(
     """Warnings about unknown names and words, and about a page past the end."""
     suspects = [*resolved.unknown, *_unknown_values(engine, query, resolved, total)]
     warnings = explain_unknown(resolved, engine, suspects)
-    named = name_warnings(engine, query, resolved, total) if query.text else []
-    warnings += named
-    if total == 0 and query.text and not named:
-        warnings += spelling_warnings(engine, query, resolved, viewer)
+    # Meaning finds something for nearly every text, also for one whose words are misspelled.
+    if query.text and has_no_words(engine, resolved, total):
+        named = name_warnings(engine, query, resolved)
+        by_name = total and resolved.plan.named
+        warnings += named if named or by_name else spelling_warnings(engine, query, resolved, viewer)
     return [*warnings, *page_warnings(query, total)]
 
 
@@ -198,13 +229,13 @@ def _spelling(engine: Engine, visible: EngineQuery, term: str, language: str, vi
 # --- names -------------------------------------------------------------------------------------------------------
 
 
-def name_warnings(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, total: int) -> list[SearchWarning]:
-    """Suggest filters whose value has the query text as its name, if no memory matches the words.
+def name_warnings(engine: Engine, query: SearchQuery, resolved: ResolvedQuery) -> list[SearchWarning]:
+    """Suggest filters whose value has the query text as its name.
 
-    Only values with visible memories under the other filters are suggested. `total` counts all matches.
+    Only values with visible memories under the other filters are suggested.
     """
     name_text = query.text.strip().strip('"').strip()
-    if not name_text or len(name_text.split()) > _MAX_NAME_WORDS or not _has_no_words(engine, resolved, total):
+    if not name_text or len(name_text.split()) > _MAX_NAME_WORDS:
         return []
     without_text = resolved.plan.without_text
     candidates = [one for one in _named(name_text, resolved) if not query.selection(one[0]).restricts]
@@ -221,8 +252,8 @@ def name_warnings(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, t
     ]
 
 
-def _has_no_words(engine: Engine, resolved: ResolvedQuery, total: int) -> bool:
-    """Whether no memory of the match set contains the words."""
+def has_no_words(engine: Engine, resolved: ResolvedQuery, total: int) -> bool:
+    """Whether no memory of the match set contains the words. `total` counts all matches."""
     plan = resolved.plan
     if not plan.texts or plan.texts[0].words.is_empty:
         return False

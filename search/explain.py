@@ -32,6 +32,8 @@ def explain(hit: Hit, query: SearchQuery, threshold: float | None) -> tuple[Reas
         reasons.append(Reason("Order", f"{query.order.value}, not by relevance"))
     elif standing := _standing(hit.why):
         reasons.append(Reason("Score", standing))
+    if hit.why.moved_below is not None:
+        reasons.append(Reason("Superseded", f"by #{hit.why.moved_below}, so it was moved below it"))
     if hit.why.similar_to is not None:
         reasons.append(Reason("Similar", f"nearly the same as #{hit.why.similar_to}, grouped under it"))
     return tuple(reasons)

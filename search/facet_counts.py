@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
@@ -46,6 +46,12 @@ class Counted:
     histogram: Histogram
     date_buckets: DateBuckets | None = None
     quick_ranges: DateBuckets | None = None
+    as_of: datetime | None = None
+    """The time of counts that are older than the corpus."""
+    states: dict[Value, int] | None = None
+    """The matches in each state, unless they were counted for selected states only, or by meaning, which finds others
+    in each state.
+    """
 
 
 def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, facet_limit: int | None) -> Counted:
@@ -56,7 +62,7 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
     requests = [_request(spec, plan, tree, always, facet_limit) for spec in FACETS]
     try:
         counts = _counts(engine, resolved, requests)
-        histogram = replace(_histogram(engine, query, resolved, counts), at_least=counts.days_truncated)
+        histogram = replace(histogram_of(engine, query, resolved, counts), at_least=counts.days_truncated)
     except EngineTimeoutError:
         return _unavailable(engine, plan, "Counting took too long.")
     except (OperationalError, InterfaceError):
@@ -72,7 +78,7 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
     for spec in FACETS:
         counted = counts.facets[spec.key]
         if plan.project_ids is not None and not (spec.kind == FacetKind.TREE and facet_limit is None):
-            counted = _ordered_by_name(spec, counted, _limit(spec, facet_limit), resolved)
+            counted = ordered_by_name(spec, counted, _limit(spec, facet_limit), resolved)
         if facet_limit is not None:
             values = value_rows(spec, counted.values, resolved, hides)
         elif spec.kind == FacetKind.TREE:
@@ -82,7 +88,14 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
         facet = build_facet(spec, values, counted.distinct, summary, resolved)
         facets.append(replace(facet, at_least=counted.truncated))
     buckets, ranges = DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
-    return Counted(summary, tuple(facets), histogram, buckets, ranges)
+    return Counted(summary, tuple(facets), histogram, buckets, ranges, counts.as_of, _states(plan, counts))
+
+
+def _states(plan: EngineQuery, counts: Counts) -> dict[Value, int] | None:
+    counted = counts.facets["state"]
+    if plan.meaning is not None or not plan.drops_selection("state") or len(counted.values) < counted.distinct:
+        return None
+    return {value.value: value.count for value in counted.values}
 
 
 def _counts(engine: Engine, resolved: ResolvedQuery, requests: list[FacetRequest]) -> Counts:
@@ -98,8 +111,16 @@ def _counts(engine: Engine, resolved: ResolvedQuery, requests: list[FacetRequest
     view = corpus_view(engine, plan.project_ids, resolved.zone) if alone else None
     live = [request for request in requests if request.key not in alone]
     counts = engine.counts(plan, live, zone=resolved.zone, now=resolved.now)
-    always = {request.key: view.answer(request) for request in requests if view and request.key in alone}
-    return replace(counts, facets=counts.facets | always)
+    if view is None:
+        return counts
+    known = [request for request in requests if request.key in alone]
+    without = {request.key: view.counted.summary.no_value[request.key] for request in known}
+    return replace(
+        counts,
+        facets=counts.facets | {request.key: view.answer(request) for request in known},
+        summary=replace(counts.summary, no_value=counts.summary.no_value | without),
+        as_of=view.older_than(engine),
+    )
 
 
 def _counts_without(plan: EngineQuery, key: str) -> EngineQuery:
@@ -126,10 +147,15 @@ def _request(
 ) -> FacetRequest:
     if spec.kind == FacetKind.TREE and facet_limit is None:
         return _tree_request(spec, tree, always)
-    limit = _limit(spec, facet_limit)
+    return flat_request(spec, plan, _limit(spec, facet_limit))
+
+
+def flat_request(spec: FacetSpec, plan: EngineQuery, limit: int, only: tuple[Value, ...] | None = None) -> FacetRequest:
+    """Request the largest values of a facet, and the chosen ones."""
     if plan.project_ids is not None and spec.kind in (FacetKind.IDS, FacetKind.TREE):
+        # More, since `ordered_by_name` chooses among equal counts.
         limit = max(limit, TIED)
-    return FacetRequest(spec.key, limit=limit, always=_chosen_values(plan, spec.key))
+    return FacetRequest(spec.key, limit=limit, always=_chosen_values(plan, spec.key), only=only)
 
 
 def _limit(spec: FacetSpec, facet_limit: int | None) -> int:
@@ -137,7 +163,7 @@ def _limit(spec: FacetSpec, facet_limit: int | None) -> int:
     return spec.limit + 1 if facet_limit is None else facet_limit
 
 
-def _ordered_by_name(spec: FacetSpec, counted: FacetCounts, limit: int, resolved: ResolvedQuery) -> FacetCounts:
+def ordered_by_name(spec: FacetSpec, counted: FacetCounts, limit: int, resolved: ResolvedQuery) -> FacetCounts:
     """The largest values and the chosen ones, equal counts by name.
 
     Engines order them by id, which shows a viewer of some projects which names others used first.
@@ -154,8 +180,9 @@ def _ordered_by_name(spec: FacetSpec, counted: FacetCounts, limit: int, resolved
 def by_count_and_name(spec: FacetSpec, values: Sequence[ValueCount], resolved: ResolvedQuery) -> list[ValueCount]:
     """Values by their counts, equal ones by name."""
     terms = value_terms(spec, [v.value for v in values], resolved)
-    labels = {value: fold(term.label) for value, term in terms.items()}
-    return sorted(values, key=lambda v: (-v.count, labels.get(v.value, ""), str(v.value)))
+    # Several entities may have one name, and several categories one label: their types and paths decide, not their ids.
+    names = {value: (fold(term.label), term.value) for value, term in terms.items()}
+    return sorted(values, key=lambda v: (-v.count, *names.get(v.value, ("", "")), str(v.value)))
 
 
 def _tree_request(spec: FacetSpec, tree: list[TreeNode], always: set[int]) -> FacetRequest:
@@ -370,11 +397,14 @@ def _parents(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> set
     return {parent for parent, these in children.items() if not with_memories.isdisjoint(these)}
 
 
-def _histogram(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, counts: Counts) -> Histogram:
+def histogram_of(
+    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, counts: Counts, *, margin: bool = True
+) -> Histogram:
+    """The histogram of a query from its counts; with a margin, also of the time around its dates."""
     plan, zone = resolved.plan, resolved.zone
     first = local_time(plan.start, zone).date() if plan.start else None
     last = local_time(plan.end - timedelta(microseconds=1), zone).date() if plan.end else None
-    domain = histogram_domain(counts.days, first, last)
+    domain = histogram_domain(counts.days, first, last, margin=margin)
     if domain is None:
         return Histogram()
     interval, _ = effective_interval(query.bucket, *domain)

@@ -56,6 +56,8 @@ FACET_KEYS: tuple[str, ...] = (*FACET, DATE_KEY)
 
 # The states of results unless the query selects states.
 DEFAULT_STATES: tuple[str, ...] = ("active", "proposed")
+# Those of a query as of a date: a memory that is archived or superseded now may have been valid then.
+STATES_THEN: tuple[str, ...] = ("active", "proposed", "archived", "superseded")
 STATES: tuple[str, ...] = ("active", "proposed", "archived", "superseded", "deleted")
 
 

@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from search.query import Interval
+from text.dates import instant
 from text.formatting import MONTHS, day_text
 
 MAX_BARS = 60
 # Years per bar if a bar per year would be too many: one memory dated in the year 1 is enough for that.
 _YEAR_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+_FIRST_INSTANT, _LAST_INSTANT = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _ORDER = (Interval.HOUR, Interval.DAY, Interval.WEEK, Interval.MONTH, Interval.QUARTER, Interval.YEAR)
 
 
@@ -88,7 +90,9 @@ class Histogram:
         return max(self.bars, key=lambda bar: bar.count, default=None)
 
 
-def histogram_domain(counts: DayCounts, first: date | None, last: date | None) -> tuple[date, date] | None:
+def histogram_domain(
+    counts: DayCounts, first: date | None, last: date | None, *, margin: bool = True
+) -> tuple[date, date] | None:
     """The first and last day to draw: all days, or the dates of the query and half their length on both sides."""
     if not len(counts.days):
         return None
@@ -99,37 +103,39 @@ def histogram_domain(counts: DayCounts, first: date | None, last: date | None) -
     end = min(last, latest) if last else latest
     if begin > end:
         return earliest, latest
-    margin = (end - begin + timedelta(days=1)) // 2
+    around = (end - begin + timedelta(days=1)) // 2 if margin else timedelta()
     try:
-        wide = begin - margin, end + margin
+        wide = begin - around, end + around
     except OverflowError:
         return earliest, latest
     return max(earliest, wide[0]), min(latest, wide[1])
 
 
-def choose_interval(first: date, last: date) -> tuple[Interval, int]:
-    """The finest interval with at most MAX_BARS bars, and the number of years per bar."""
+def choose_interval(first: date, last: date, most: int = MAX_BARS) -> tuple[Interval, int]:
+    """The finest interval with at most `most` bars, and the number of years per bar."""
     for interval in _ORDER[:-1]:
-        if _bars_needed(interval, first, last) <= MAX_BARS:
+        if _bars_needed(interval, first, last) <= most:
             return interval, 1
     years = last.year - first.year + 1
     for step in _YEAR_STEPS:
-        if years // step + 2 <= MAX_BARS or step == _YEAR_STEPS[-1]:
+        if years // step + 2 <= max(most, 3) or step == _YEAR_STEPS[-1]:
             return Interval.YEAR, step
     raise AssertionError("unreachable: the last step always answers")
 
 
-def effective_interval(requested: Interval, first: date, last: date) -> tuple[Interval, int]:
+def effective_interval(requested: Interval, first: date, last: date, most: int = MAX_BARS) -> tuple[Interval, int]:
     """The requested interval, or the finest that fits if it would have too many bars."""
-    finest, step = choose_interval(first, last)
+    finest, step = choose_interval(first, last, most)
     if requested == Interval.AUTO or _ORDER.index(requested) < _ORDER.index(finest):
         return finest, step
     return requested, step if requested == finest == Interval.YEAR else 1
 
 
-def build_histogram(counts: DayCounts, domain: tuple[date, date], requested: Interval = Interval.AUTO) -> Histogram:
-    """Bars of days or longer over the domain."""
-    interval, step = effective_interval(requested, *domain)
+def build_histogram(
+    counts: DayCounts, domain: tuple[date, date], requested: Interval = Interval.AUTO, most: int = MAX_BARS
+) -> Histogram:
+    """At most `most` bars of days or longer over the domain."""
+    interval, step = effective_interval(requested, *domain, most)
     if interval == Interval.HOUR:
         interval = Interval.DAY
     coarsened = requested if requested not in {Interval.AUTO, interval} else None
@@ -142,6 +148,14 @@ def build_histogram(counts: DayCounts, domain: tuple[date, date], requested: Int
 def build_hours(hours: Iterable[HourCount], domain: tuple[date, date]) -> Histogram:
     """A bar for every hour of the domain."""
     return Histogram(Interval.HOUR, tuple(_hour_bars(hours, domain)))
+
+
+def bar_edges(bars: Sequence[Bar], zone: tzinfo) -> tuple[datetime, ...]:
+    """The instants at which consecutive bars begin, and the one at which the last ends."""
+    if not bars:
+        return ()
+    starts = [instant(bar.first, zone, end=False) or _FIRST_INSTANT for bar in bars]
+    return (*starts, instant(bars[-1].last, zone, end=True) or _LAST_INSTANT)
 
 
 def _sums_between(counts: DayCounts, bounds: Sequence[date]) -> list[tuple[int, int]]:

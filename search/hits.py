@@ -46,13 +46,16 @@ class _HitRow(NamedTuple):
     pinned: bool
     importance: float | None
     superseded_by_id: int | None
+    recalls: int
     head: str
 
 
-# Uses the primary key. The same rows as `visible_to`, in plain SQL: building a queryset takes longer than reading.
+# Uses the primary keys. The same rows as `visible_to`, in plain SQL: building a queryset takes longer than reading.
 _ROWS = f"""
-SELECT {", ".join(_HitRow._fields[:-1])}, left(content, %(scope)s) FROM memories_memory
-WHERE id = ANY(%(ids)s::bigint[]) AND (%(all)s OR project_id = ANY(%(projects)s::bigint[]))"""
+SELECT {", ".join(f"memory.{column}" for column in _HitRow._fields[:-2])}, coalesce(recall.total, 0),
+       left(memory.content, %(scope)s)
+FROM memories_memory memory LEFT JOIN memories_recall recall ON recall.memory_id = memory.id
+WHERE memory.id = ANY(%(ids)s::bigint[]) AND (%(all)s OR memory.project_id = ANY(%(projects)s::bigint[]))"""
 
 
 # Uses the primary key.
@@ -142,6 +145,7 @@ def _hit(row: _HitRow, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, Ca
         pinned=row.pinned,
         importance=row.importance,
         superseded_by=row.superseded_by_id,
+        recalls=row.recalls,
         score=why.score,
         why=why,
         found=tuple(

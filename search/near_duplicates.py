@@ -26,6 +26,7 @@ from search.engines.base import EngineQuery, Filter, VectorQuery
 from search.query import Mode, SearchQuery
 from search.result import HitDetail
 from search.run import run
+from web.middleware import is_outage
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,10 @@ def near_duplicates(memory: Memory, viewer: Viewer) -> NearDuplicates:
     try:
         with transaction.atomic() if connection.in_atomic_block else nullcontext():
             return _nearest(memory, viewer)
-    except Exception:
+    except Exception as error:
+        if connection.in_atomic_block and is_outage(error):
+            # The transaction is lost, and the memory with it.
+            raise
         logger.exception("Memories similar to #%s could not be looked for", memory.pk)
         return NearDuplicates(reason="looking for them failed")
 

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from typing import TypeVar
 
@@ -28,6 +28,7 @@ from categories.queries import (
 from categories.revision import DataRevision, data_revision_with
 from memories.embedding.query import EmbedderNotReadyError, query_vector
 from memories.records import normalise_tag, slug_name
+from search.area import Area, parse_area
 from search.engines.base import (
     Engine,
     EngineQuery,
@@ -38,11 +39,13 @@ from search.engines.base import (
     Value,
     VectorQuery,
 )
-from search.facets import DEFAULT_STATES, FACET, FACETS, STATES, FacetKind, FacetSpec
+from search.engines.map_places import layout_now
+from search.engines.recall_counts import recalls_now
+from search.facets import FACET, FACETS, STATES, FacetKind, FacetSpec
 from search.meaning import not_ready_warning, share_warnings
-from search.query import FacetScope, Mode, SearchQuery
+from search.query import FacetScope, Mode, SearchQuery, recalled_from
 from search.result import SearchWarning
-from text.dates import since_span
+from text.dates import start_of
 from text.query_syntax import TextQuery, parse_text, plain_text_of
 
 # Modes that find memories by the names of what they carry.
@@ -126,7 +129,12 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         filters=tuple(_filters(query, chosen)),
         start=start,
         end=end,
-        updated_from=now - since_span(query.updated_since) if query.updated_since else None,
+        updated_from=start_of(query.updated_since, zone, now),
+        as_of=query.then(zone),
+        area=_area(query),
+        recalled_from=recalled_from(query.recalled_since, zone, now),
+        not_recalled_from=recalled_from(query.not_recalled_since, zone, now),
+        recalls=recalls_now() if query.depends_on_recalls else 0,
         subcategories=query.subcategories,
         counts_results=query.facet_scope == FacetScope.RESULTS,
     )
@@ -139,6 +147,7 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         names=names,
         warnings=(
             *_date_warnings(query, start, end),
+            *_area_warnings(plan),
             *(_text_warnings(query, texts[0].words, is_named=bool(plan.named)) if texts else ()),
             *_meaning_warnings(plan, revision, without_meaning),
         ),
@@ -160,6 +169,22 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         plain_text=plain_text,
         without_meaning=without_meaning,
     )
+
+
+def _area(query: SearchQuery) -> Area | None:
+    """The area of a query on the map in use; without corners, so that nothing is inside, if it is of an earlier map."""
+    if not query.area:
+        return None
+    area, layout = parse_area(query.area), layout_now()
+    if layout is None or layout[0] != area.layout_id:
+        return replace(area, corners=())
+    return replace(area, revision=layout[1])
+
+
+def _area_warnings(plan: EngineQuery) -> Iterable[SearchWarning]:
+    if plan.area is not None and not plan.area.corners:
+        text = "The area belongs to a map of meaning that has been drawn again since. Nothing can match: mark it again."
+        yield SearchWarning(text, "area")
 
 
 def _date_warnings(query: SearchQuery, start: datetime | None, end: datetime | None) -> Iterable[SearchWarning]:
@@ -266,7 +291,7 @@ def _filters(query: SearchQuery, chosen: Mapping[str, _ChosenNames]) -> Iterable
         selection = query.selection(spec.key)
         if spec.key not in chosen:
             if spec.key == "state":
-                yield Filter("state", include=tuple((state,) for state in DEFAULT_STATES))
+                yield Filter("state", include=tuple((state,) for state in query.default_states))
             continue
         values = chosen[spec.key].values
         yield Filter(
@@ -346,8 +371,8 @@ def _carried(
     """The values that some memory in the projects has, given that it has one of them."""
     if project_ids is None or len(values) == 1:
         return values
-    ids = visible_ids(engine, project_ids, key, map(int, values))
-    return tuple(value for value in values if value in ids)
+    present = engine.values_present(EngineQuery(project_ids=project_ids), key, values)
+    return tuple(value for value in values if value in present)
 
 
 def visible_ids(engine: Engine, project_ids: tuple[int, ...] | None, key: str, ids: Iterable[int]) -> set[int]:

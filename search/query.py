@@ -6,15 +6,26 @@ Every link on a page is another SearchQuery; `querystring` writes the one canoni
 import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from search.facets import DATE_KEY, FACET, FACETS
-from text.dates import check_date, check_since, check_zone, instant, since_span, span_label
+from search.area import check_area
+from search.facets import DATE_KEY, DEFAULT_STATES, FACET, FACETS, STATES_THEN
+from text.dates import (
+    check_date,
+    check_since,
+    check_start,
+    check_zone,
+    instant,
+    since_span,
+    span_label,
+    start_label,
+    start_of,
+)
 from text.formatting import date_text
 from web.params import MAX_PAGE, Pair, Params, QueryError, Text, Values, unknown_parameter
 from web.validation import Problem
@@ -27,6 +38,7 @@ ALIASES: dict[str, str] = {
     # For clients whose names of parameters are names of their language.
     **{f"exclude_{spec.key}": f"-{spec.key}" for spec in FACETS},
     **{f"match_all_{spec.api_name}": f"{spec.key}.all" for spec in FACETS if spec.may_require_all},
+    "exclude_recalled_since": "-recalled_since",
     "query": "q",
     "text": "q",
     "memory_type": "type",
@@ -49,6 +61,9 @@ ALIASES: dict[str, str] = {
     "minSimilarity": "min_similarity",
 }
 SORT_ALIASES = {"date_desc": "newest", "date_asc": "oldest", "created_at": "newest", "date": "newest"}
+
+# The start of all recalls.
+EVER = "ever"
 
 # The field that turns a facet to AND, where the seeds' name for it is older than the rule.
 _ALL_SWITCH = {"tag": "match_all"}
@@ -73,6 +88,7 @@ class Sort(StrEnum):
     OLDEST = "oldest"
     UPDATED = "updated"
     TITLE = "title"
+    RECALLED = "recalled"
 
 
 class FacetScope(StrEnum):
@@ -90,6 +106,24 @@ class Interval(StrEnum):
     MONTH = "month"
     QUARTER = "quarter"
     YEAR = "year"
+
+
+def check_recalled(value: str) -> str:
+    """The canonical form of the start of a time of recalls."""
+    try:
+        return value if value == EVER else check_start(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or {EVER}") from None
+
+
+def recalled_from(value: str, zone: tzinfo, now: datetime) -> datetime | None:
+    """The instant of a start of a time of recalls; None without one."""
+    return datetime.min.replace(tzinfo=UTC) if value == EVER else start_of(value, zone, now)
+
+
+def recalled_label(value: str) -> str:
+    """A start of a time of recalls in words."""
+    return EVER if value == EVER else start_label(value)
 
 
 def _sort_meant(value: object) -> object:
@@ -169,8 +203,23 @@ class SearchQuery(Params):
     since: Annotated[str, AfterValidator(check_since)] = Field(
         "", description="A span up to now: 30min, 24h, 7d, 4w, 6m (months), 1y."
     )
-    updated_since: Annotated[str, AfterValidator(check_since)] = Field(
-        "", description="Changed within a span up to now, written as for `since`."
+    updated_since: Annotated[str, AfterValidator(check_start)] = Field(
+        "", description="Changed within a span up to now, written as for `since`, or since a day or an ISO 8601 time."
+    )
+    recalled_since: Annotated[str, AfterValidator(check_recalled)] = Field(
+        "", description="Recalled within a span up to now or since a day or time, as `updated_since`; or `ever`."
+    )
+    not_recalled_since: Annotated[str, AfterValidator(check_recalled)] = Field(
+        "", alias="-recalled_since", description="Not recalled since then; with `ever`, never."
+    )
+    area: Annotated[str, AfterValidator(check_area)] = Field(
+        "",
+        max_length=1_300,
+        description="An area of the map of meaning: the number of the map and three corners or more, MAP_X.Y_X.Y_X.Y.",
+    )
+    as_of: Annotated[str, AfterValidator(check_date)] = Field(
+        "",
+        description="Valid at the end of this day, or at this ISO 8601 time, whatever was retired since.",
     )
     timezone: Annotated[str, AfterValidator(check_zone)] = Field(
         "", alias="tz", description="Time zone of days and bars; by default that of the viewer."
@@ -250,6 +299,21 @@ class SearchQuery(Params):
         return bool(self.date_from or self.date_to or self.since)
 
     @property
+    def depends_on_recalls(self) -> bool:
+        return bool(self.recalled_since or self.not_recalled_since) or self.order == Sort.RECALLED
+
+    @property
+    def default_states(self) -> tuple[str, ...]:
+        """The states of results unless the query selects states."""
+        return STATES_THEN if self.as_of else DEFAULT_STATES
+
+    def then(self, zone: tzinfo) -> datetime | None:
+        """The instant just before which a memory must be valid; None without one."""
+        if not self.as_of:
+            return None
+        return instant(self.as_of, zone, end=True) or datetime.max.replace(tzinfo=UTC)
+
+    @property
     def is_unified(self) -> bool:
         """Whether this is a unified search, which needs a text."""
         return self.mode == Mode.UNIFIED and bool(self.text.strip())
@@ -313,6 +377,11 @@ class SearchQuery(Params):
         """With nothing chosen in a facet but one value."""
         return self.without(key).with_(**{key: (value,)})
 
+    def with_all(self, key: str, values: Iterable[str]) -> Self:
+        """With all of these values required in a facet, whatever else was selected there."""
+        chosen: dict[str, Any] = {key: tuple(sorted(set(values))), _ALL_SWITCH.get(key, f"{key}_all"): True}
+        return self.with_(**chosen)
+
     def without(self, key: str) -> Self:
         """With nothing chosen in a facet, or in the dates."""
         if key == DATE_KEY:
@@ -327,7 +396,17 @@ class SearchQuery(Params):
         query = self.without(DATE_KEY)
         for spec in FACETS:
             query = query.without(spec.key)
-        return query.with_(updated_since="", match_all=False, concept_all=False, entity_all=False, subcategories=True)
+        return query.with_(
+            updated_since="",
+            recalled_since="",
+            not_recalled_since="",
+            area="",
+            as_of="",
+            match_all=False,
+            concept_all=False,
+            entity_all=False,
+            subcategories=True,
+        )
 
     def between(self, first: str, last: str) -> Self:
         """With the dates set; both ends are included."""

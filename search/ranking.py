@@ -1,17 +1,19 @@
-"""Ranking by relevance: fuses keyword and semantic scores, reranks the first candidates, groups near-duplicates.
+"""Ranking by relevance: fuses keyword and semantic scores, reranks the first candidates, groups near-duplicates, and
+places superseded memories below those that superseded them.
 
 Pure: no engine and no database. Every order is total and computed over the same candidates for all pages.
 """
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import overload
+from typing import TypeVar, overload
 
 import numkong
 import numpy as np
 import numpy.typing as npt
 
+K = TypeVar("K", bound=Hashable)
 Ids = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
 
@@ -81,6 +83,8 @@ class Ranked:
     cross_encoder_score: float | None = None
     similar_to: int | None = None
     """The higher-ranked near-duplicate that leads its group."""
+    moved_below: int | None = None
+    """The memory that superseded it, if it was moved down behind this one."""
 
     def without_scores(self) -> "Ranked":
         """A copy for viewers of some projects: scores reveal how rare a word is among all memories."""
@@ -183,6 +187,42 @@ def rerank(candidates: Sequence[Ranked], boosts: Mapping[int, Boosts], weights: 
         score, score_parts = weights.score_parts(one.relevance or 0.0, own)
         scored.append(replace(one, score=score, boosts=own, score_parts=score_parts))
     return sorted(scored, key=lambda one: (-(one.score or 0.0), -(one.relevance or 0.0), -one.id))
+
+
+def below_successors(keys: Sequence[K], successors: Mapping[K, K]) -> list[K]:
+    """An order in which whatever comes before its successor follows it instead."""
+    if not successors:
+        return list(keys)
+    found: list[K] = []
+    placed: set[K] = set()
+    waiting: dict[K, list[K]] = {}
+    present = set(keys)
+    for key in keys:
+        after = successors.get(key)
+        if after in present and after not in placed:
+            waiting.setdefault(after, []).append(key)
+            continue
+        ready = [key]
+        while ready:
+            found.append(one := ready.pop(0))
+            placed.add(one)
+            ready = [*waiting.pop(one, ()), *ready]
+    # Memories that supersede each other in a circle would wait for ever.
+    return [*found, *(key for key in keys if key not in placed)]
+
+
+def demote(candidates: Sequence[Ranked], successors: Mapping[int, int]) -> Sequence[Ranked]:
+    """Move superseded candidates behind the candidates that superseded them, and no others."""
+    if not successors:
+        return candidates
+    by_id = {one.id: one for one in candidates}
+    place = {pk: n for n, pk in enumerate(by_id)}
+    return [
+        replace(by_id[pk], moved_below=after)
+        if (after := successors.get(pk)) in place and place[pk] < place[after]
+        else by_id[pk]
+        for pk in below_successors(list(by_id), successors)
+    ]
 
 
 def fold(

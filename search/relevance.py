@@ -3,7 +3,7 @@
 Matches beyond the candidates follow in keyword order, so that every memory of the match set has one rank.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -18,7 +18,19 @@ from search.cross_encoder import RerankUnavailableError, cross_encode
 from search.engines.base import Engine, EngineQuery, VectorQuery
 from search.engines.vectors.pgvector import vector_text
 from search.query import Sort
-from search.ranking import WINDOW, WORD_CANDIDATES, Boosts, Fused, Ranked, RankWeights, fold, fuse, reorder, rerank
+from search.ranking import (
+    WINDOW,
+    WORD_CANDIDATES,
+    Boosts,
+    Fused,
+    Ranked,
+    RankWeights,
+    demote,
+    fold,
+    fuse,
+    reorder,
+    rerank,
+)
 
 Vector = npt.NDArray[np.float32]
 
@@ -31,6 +43,10 @@ _CHUNKS = """
 SELECT memory_id, halfvec_send(embedding) FROM memories_chunk
 WHERE memory_id = ANY(%s) AND model_id = %s{which} ORDER BY memory_id, ordinal"""
 _VECTOR_HEAD = 4
+# Uses the primary key.
+_SUCCESSORS = """
+SELECT id, superseded_by_id FROM memories_memory
+WHERE id = ANY(%s) AND state = 'superseded' AND superseded_by_id IS NOT NULL"""
 # Uses the primary key of chunks. Memories without chunks give the beginning of their text.
 _PASSAGES = """
 SELECT m.id, m.title, coalesce(near.passage, left(m.content, 2000)) FROM memories_memory m LEFT JOIN LATERAL (
@@ -50,18 +66,30 @@ class RankedPage:
 def ranked_page(engine: Engine, plan: EngineQuery, text: str, *, limit: int, offset: int, now: datetime) -> RankedPage:
     """A page of the match set by relevance. `text` is the plain text of the query."""
     if plan.meaning is None:
-        found = engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=offset)
-        ranked = [Ranked(pk, score, offset + n, score) for n, (pk, score) in enumerate(found, 1)]
-        return RankedPage(_without_false_ranks(engine, plan, ranked))
+        return RankedPage(_without_false_ranks(engine, plan, _by_words(engine, plan, limit=limit, offset=offset)))
     candidates = _fused(engine, plan, plan.meaning)
     fused, rerank_failure = _cross_encoded(candidates, plan.meaning, text)
+    successors = successors_of(plan, candidates.ids)
+    fused = demote(fused, successors)
     page: list[Ranked] = []
     if offset < WINDOW:
-        page = _reranked(fused[:WINDOW], plan.meaning, now)[offset : offset + limit]
+        page = _reranked(fused[:WINDOW], plan.meaning, now, successors)[offset : offset + limit]
     page += fused[max(WINDOW, offset) : offset + limit]
     if len(page) < limit and not plan.meaning.semantic_only:
         page += _by_words_alone(engine, plan, set(candidates.ids), limit=limit - len(page), offset=offset)
     return RankedPage(page, rerank_failure)
+
+
+def _by_words(engine: Engine, plan: EngineQuery, *, limit: int, offset: int) -> list[Ranked]:
+    """A page in keyword order, the first WORD_CANDIDATES with superseded memories below their successors."""
+    if offset >= WORD_CANDIDATES or not _may_match_superseded(plan):
+        found = engine.hits(plan, Sort.RELEVANCE, limit=limit, offset=offset)
+        return [Ranked(pk, score, offset + n, score) for n, (pk, score) in enumerate(found, 1)]
+    found = engine.hits(plan, Sort.RELEVANCE, limit=max(WORD_CANDIDATES, offset + limit), offset=0)
+    ranked = [Ranked(pk, score, n, score) for n, (pk, score) in enumerate(found, 1)]
+    first = ranked[:WORD_CANDIDATES]
+    first = list(demote(first, successors_of(plan, [one.id for one in first])))
+    return [*first, *ranked[WORD_CANDIDATES:]][offset : offset + limit]
 
 
 def _by_words_alone(
@@ -102,11 +130,35 @@ def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> Fused:
     return fuse(words, similarities, settings.SEARCH_SEMANTIC_WEIGHT, named)
 
 
-def _reranked(window: Sequence[Ranked], meaning: VectorQuery, now: datetime) -> list[Ranked]:
+def _reranked(
+    window: Sequence[Ranked], meaning: VectorQuery, now: datetime, successors: Mapping[int, int]
+) -> list[Ranked]:
     """The first candidates by weighted score, with near-duplicates grouped."""
     ids = [one.id for one in window]
-    window = rerank(window, boosts_of(ids, now), RankWeights(**settings.SEARCH_WEIGHTS))
-    return fold(window, vectors_of(ids, meaning.model_id), settings.SEARCH_DEDUP_SIMILARITY)
+    window = demote(rerank(window, boosts_of(ids, now), RankWeights(**settings.SEARCH_WEIGHTS)), successors)
+    # A superseded memory has its place below its successor; grouping it under another memory could move it above.
+    foldable = [pk for pk in ids if pk not in successors]
+    return fold(window, vectors_of(foldable, meaning.model_id), settings.SEARCH_DEDUP_SIMILARITY)
+
+
+def successors_of(plan: EngineQuery, ids: Sequence[int]) -> dict[int, int]:
+    """The memories among `ids` that superseded others among them, by the id of the superseded one."""
+    if not ids or not _may_match_superseded(plan):
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute(_SUCCESSORS, [list(ids)])
+        rows = cursor.fetchall()
+    present = set(ids)
+    return {pk: after for pk, after in rows if after in present}
+
+
+def _may_match_superseded(plan: EngineQuery) -> bool:
+    states = plan.filter("state")
+    if states is None:
+        return True
+    state = Memory.State.SUPERSEDED
+    included = not states.include or any(state in group for group in states.include)
+    return included and not any(state in group for group in states.exclude)
 
 
 def _cross_encoded(fused: Fused, meaning: VectorQuery, text: str) -> tuple[Sequence[Ranked], str]:

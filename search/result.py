@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, tzinfo
 from enum import Enum
 from typing import Literal
 
 from pydantic import Field
 
 from search.engines.base import Place
+from search.engines.large_corpus import LARGE
 from search.facets import FACET, DateBuckets, Facet, FacetValue
 from search.histogram import Histogram
 from search.query import ExtraParams, SearchQuery
 from search.ranking import Ranked
+from text.formatting import local_time
 from text.highlight import MarkedText
 from web.params import MAX_PAGE, Text
 from web.timing import took_ms
@@ -29,6 +31,10 @@ class HitDetail(Enum):
     FULL = "full"
 
 
+# The parameter of warnings about the counts of all memories, which no parameter of a request changes.
+COUNTS = "counts"
+
+
 @dataclass(frozen=True, slots=True)
 class SearchWarning:
     """A message about a valid result."""
@@ -36,6 +42,17 @@ class SearchWarning:
     message: str
     parameter: str = ""
     did_you_mean: tuple[str, ...] = ()
+
+
+def older_warnings(as_of: datetime | None, zone: tzinfo) -> tuple[SearchWarning, ...]:
+    """A warning about counts of an earlier time; none about current ones."""
+    if as_of is None:
+        return ()
+    text = (
+        f"Counts of all memories are of {local_time(as_of, zone):%H:%M:%S}: above {LARGE:,} memories they are made "
+        "again in the background, not after every change."
+    )
+    return (SearchWarning(text, COUNTS),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +64,8 @@ class CorpusCounts:
     """(facet, engine value) to number of memories."""
     known: bool = True
     """False if counting timed out; `counts` is then empty."""
+    as_of: datetime | None = None
+    """The time of the counts, if the corpus has changed since."""
 
     def count(self, key: str, value: FacetValue) -> int | None:
         """The number of memories with a value; None if unknown."""
@@ -100,6 +119,8 @@ class Hit:
     """The terms of the query's name that it carries, such as `the concept “caching”`."""
     project_name: str = ""
     """The name of the project, as facets show it."""
+    recalls: int = 0
+    """How often it was recalled."""
 
     @property
     def title_text(self) -> str:
@@ -147,6 +168,22 @@ class FilterRelaxation:
 
 
 @dataclass(frozen=True, slots=True)
+class HistogramSplit:
+    """The largest values of a facet, each with its count per bar within the dates. The rest of a bar has others."""
+
+    key: str
+    values: tuple[FacetValue, ...]
+    counts: tuple[tuple[int, ...], ...]
+    rest: tuple[int, ...]
+
+    @property
+    def parts(self) -> list[tuple[str, tuple[int, ...]]]:
+        """The label and the counts of each part of the bars; `other` only if there are any."""
+        named = [(value.label, counts) for value, counts in zip(self.values, self.counts, strict=True)]
+        return [*named, ("other", self.rest)] if any(self.rest) else named
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResult:
     """The result of a query. `facets`, `histogram` and `date_buckets` are None unless facets were requested.
 
@@ -169,6 +206,8 @@ class SearchResult:
     histogram: Histogram | None = None
     date_buckets: DateBuckets | None = None
     quick_ranges: DateBuckets | None = None
+    split: HistogramSplit | None = None
+    """The bars of the histogram by the values of a facet, if one was requested."""
     warnings: tuple[SearchWarning, ...] = ()
     relaxations: tuple[FilterRelaxation, ...] = ()
     labels: Mapping[tuple[str, str], str] = field(default_factory=dict)

@@ -35,24 +35,30 @@ from search.facet_counts import (
     count_facets,
     counted_rows,
     hidden_by_exclusions,
+    histogram_of,
     mark_parents,
     named_label,
     value_rows,
     value_terms,
 )
 from search.facets import FACET, Facet, FacetKind, FacetSpec
+from search.histogram import Histogram
+from search.histogram_split import split_histogram
 from search.hits import load_hits
 from search.plan import ResolvedQuery, resolve_query, visible_ids
 from search.query import SearchQuery, Sort
 from search.ranking import Ranked
 from search.relevance import ranked_page
 from search.result import (
+    COUNTS,
     FacetListing,
     FacetPage,
+    HistogramSplit,
     HitDetail,
     NamedTerm,
     SearchResult,
     SearchWarning,
+    older_warnings,
 )
 from search.snapshots import snapshot
 from text.analysis import fold
@@ -75,18 +81,26 @@ def run(
     detail: HitDetail = HitDetail.FULL,
     with_corpus: bool = False,
     after: Place | None = None,
+    split: str = "",
 ) -> SearchResult:
     """Answer one query for one viewer. See docs/facets.md for the match set and the counting rules.
 
     `include_facets` overrides that of the query. `facet_limit` is the number of values per facet, largest first,
     instead of those of the sidebar. `with_corpus` adds the counts of all visible memories. In an order by date or
-    title, the hits begin `after` a place, if one is given, wherever the page of the query begins.
+    title, the hits begin `after` a place, if one is given, wherever the page of the query begins. `split` is the facet
+    by whose values the bars of the histogram are counted too.
     """
 
     def answer(engine: Engine) -> SearchResult:
         counts_facets = query.include_facets if include_facets is None else include_facets
-        result = _run(engine, query, viewer, counts_facets, facet_limit, detail, after)
-        return replace(result, corpus=corpus_counts(engine, viewer)) if with_corpus else result
+        result = _run(engine, query, viewer, counts_facets, facet_limit, detail, after, split)
+        if not with_corpus:
+            return result
+        corpus = corpus_counts(engine, viewer)
+        # One warning is enough: the other counts are of the same time.
+        is_known = any(warning.parameter == COUNTS for warning in result.warnings)
+        older = () if is_known else older_warnings(corpus.as_of, viewer.timezone)
+        return replace(result, corpus=corpus, warnings=(*result.warnings, *older))
 
     return with_engine(answer, viewer)
 
@@ -99,27 +113,33 @@ def _run(
     facet_limit: int | None,
     detail: HitDetail,
     after: Place | None,
+    split: str,
 ) -> SearchResult:
     watch = Stopwatch(engine.waited_ms)
     counted: Counted | None = None
+    parts: HistogramSplit | None = None
     with snapshot():
         with watch.stage("search"):
             resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
         if include_facets:
             with watch.stage("facets"):
                 counted = count_facets(engine, query, resolved, facet_limit)
+                parts = _split(engine, resolved, counted, split) if split else None
         with watch.stage("search"):
             summary = counted.summary if counted else engine.match([resolved.plan], reuse=True)[0]
             total = summary.total
             ranked = RankedHits() if detail == HitDetail.NONE else _ranked_hits(engine, resolved, query, total, after)
             named = count_named(engine, resolved)
             matched_by = describe_match_set(engine, resolved, query.text, total, named)
-            hidden, hidden_at_least, relaxations = count_alternatives(engine, query, resolved, total)
+            hidden, hidden_at_least, relaxations = count_alternatives(
+                engine, query, resolved, total, counted.states if counted else None
+            )
             warnings = (
                 *resolved.warnings,
                 *ranked.warnings,
                 # A page after a place is never past the end.
                 *match_warnings(engine, query.starting_at(0) if after else query, resolved, total, viewer),
+                *older_warnings(counted.as_of if counted else None, resolved.zone),
                 *engine_notices(engine, viewer),
             )
         with watch.stage("hits"):
@@ -137,6 +157,7 @@ def _run(
         histogram=counted.histogram if counted else None,
         date_buckets=counted.date_buckets if counted else None,
         quick_ranges=counted.quick_ranges if counted else None,
+        split=parts,
         warnings=warnings,
         relaxations=relaxations,
         labels=resolved.labels,
@@ -148,6 +169,16 @@ def _run(
     )
 
 
+def _split(engine: Engine, resolved: ResolvedQuery, counted: Counted, key: str) -> HistogramSplit | None:
+    facet = next(facet for facet in counted.facets if facet.key == key)
+    if facet.unavailable or not counted.histogram.bars:
+        return None
+    try:
+        return split_histogram(engine, resolved, counted.histogram, facet)
+    except EngineTimeoutError:
+        return None
+
+
 def facet_page(
     query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer, *, with_corpus: bool = False
 ) -> FacetPage:
@@ -155,9 +186,43 @@ def facet_page(
 
     def answer(engine: Engine) -> FacetPage:
         page = _facet_page(engine, query, FACET[key], listing, viewer)
-        return replace(page, corpus=corpus_counts(engine, viewer)) if with_corpus else page
+        if not with_corpus:
+            return page
+        corpus = corpus_counts(engine, viewer)
+        older = older_warnings(corpus.as_of, viewer.timezone)
+        return replace(page, corpus=corpus, warnings=(*page.warnings, *older))
 
     return with_engine(answer, viewer)
+
+
+def totals(queries: Sequence[SearchQuery], viewer: Viewer) -> list[MatchSet]:
+    """The sizes of the match sets of several queries, by one engine and from one snapshot."""
+
+    def answer(engine: Engine) -> list[MatchSet]:
+        now = datetime.now(UTC)
+        with snapshot():
+            return engine.match([resolve_query(engine, query, viewer, now).plan for query in queries])
+
+    return with_engine(answer, viewer)
+
+
+def date_histograms(queries: Sequence[SearchQuery], viewer: Viewer) -> list[Histogram]:
+    """The histograms of several queries, without their facets, and without the time around their dates."""
+
+    def answer(engine: Engine) -> list[Histogram]:
+        now = datetime.now(UTC)
+        with snapshot():
+            return [_alone(engine, query, resolve_query(engine, query, viewer, now)) for query in queries]
+
+    return with_engine(answer, viewer)
+
+
+def _alone(engine: Engine, query: SearchQuery, resolved: ResolvedQuery) -> Histogram:
+    try:
+        counts = engine.counts(resolved.plan, [], zone=resolved.zone, now=resolved.now)
+    except EngineTimeoutError:
+        return Histogram(unavailable="Counting took too long.")
+    return replace(histogram_of(engine, query, resolved, counts, margin=False), at_least=counts.days_truncated)
 
 
 def _facet_page(
@@ -222,7 +287,9 @@ def _listed_facet(
     hides = hidden_by_exclusions(engine, resolved, summary.total)
     # The first page of an unrestricted listing always includes the selected values.
     if listing.page == 1 and not listing.search and not listing.parent:
-        absent = [v for v in counts.values if v not in shown and (spec.key, v.value) in resolved.url_values]
+        # There may be thousands of values, of which few are selected.
+        selected = [v for v in counts.values if (spec.key, v.value) in resolved.url_values]
+        absent = [v for v in selected if v not in shown]
         values = value_rows(spec, [*shown, *absent], resolved, hides)
     else:
         values = counted_rows(spec, shown, resolved, hides)
@@ -316,8 +383,9 @@ def describe_match_set(
         return f"{total:,} {_near(meaning)}" + _ceiling(engine, plan)
     by_words, with_names = total, total
     if meaning is not None or plan.named:
-        plans = [plan.by_words, replace(plan, meaning=None)]
-        by_words, with_names = (found.total for found in engine.match(plans))
+        plans = [plan.by_words, *([replace(plan, meaning=None)] if meaning is not None else [])]
+        by_words, *without_meaning = (found.total for found in engine.match(plans))
+        with_names = without_meaning[0] if without_meaning else total
     parts = []
     if not words.is_empty:
         text = _contained(words, typed, by_words, is_one_way=meaning is not None or bool(plan.named))

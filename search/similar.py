@@ -19,6 +19,7 @@ from categories.queries import Term
 from memories.embedding.query import EmbedderNotReadyError, ServingModel, passage_vector, serving_model
 from memories.models import EmbeddedMemory
 from memories.queries import visible_to
+from memories.recalls import recalled
 from memories.services import MemoryNotFoundError
 from search.engines import with_engine
 from search.engines.base import Engine, VectorQuery
@@ -95,12 +96,16 @@ class SimilarResult:
 
 def similar_memories(memory_id: int, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> SimilarResult:
     """The memories most similar to one. Raises MemoryNotFoundError for one that the viewer may not see."""
-    return with_engine(lambda engine: _similar(engine, memory_id, request, query, viewer), viewer)
+    found = with_engine(lambda engine: _similar(engine, memory_id, request, query, viewer), viewer)
+    recalled(viewer, [one.hit.id for one in found.memories])
+    return found
 
 
 def similar_to_text(text: str, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> SimilarResult:
     """The memories most similar to a text that need not be stored: to all of it, whatever signs are in it."""
-    return with_engine(lambda engine: _similar_to_text(engine, text, request, query, viewer), viewer)
+    found = with_engine(lambda engine: _similar_to_text(engine, text, request, query, viewer), viewer)
+    recalled(viewer, [one.hit.id for one in found.memories])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +258,9 @@ def _shared(anchor: _Anchor, hits: Sequence[Hit], resolved: ResolvedQuery, viewe
     """The values that each hit shares with the memory."""
     rows = visible_to(viewer).filter(pk__in=[hit.id for hit in hits]).values_list("pk", "entity_ids")
     theirs: dict[int, list[int]] = dict(rows) if anchor.entity_ids and hits else {}
-    entities = sorted(resolved.names.entity_terms(anchor.entity_ids).values(), key=lambda term: term.label.casefold())
+    entities = sorted(
+        resolved.names.entity_terms(anchor.entity_ids).values(), key=lambda term: (term.label.casefold(), term.value)
+    )
     paths = {node.path for node in resolved.names.category_nodes(anchor.category_ids).values()}
     found = {}
     for hit in hits:

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema
 
 from access.viewer import Viewer
 from memories.queries import visible_to
+from memories.recalls import recalled
 from memories.records import MemoryId
 from memories.services import MemoryNotFoundError
 from search.engines import with_engine
@@ -102,6 +103,7 @@ def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Ti
         return Timeline(query, None, warnings=(nothing, *chosen.warnings), timings=chosen.timings)
     found = with_engine(lambda engine: _timeline(engine, request, query, viewer, anchor), viewer)
     warnings = dict.fromkeys((*chosen.warnings, *found.warnings))
+    recalled(viewer, [hit.id for hit in (*found.before, *filter(None, (found.anchor,)), *found.after)])
     return replace(found, warnings=tuple(warnings), timings={**chosen.timings, **found.timings})
 
 

@@ -14,21 +14,21 @@ from django.db.models import QuerySet
 from pydantic import Field
 
 from access.viewer import Viewer
-from memories.models import Memory
+from memories.models import Memory, Recall
 from memories.queries import visible_to
 from memories.records import MemoryId
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery, Filter, LanguageText, VectorQuery
 from search.facet_counts import named_label, value_terms
-from search.facets import DEFAULT_STATES, FACET, FacetKind
+from search.facets import FACET, FacetKind
 from search.plan import ResolvedQuery, resolve_query
-from search.query import ExtraParams, SearchQuery, Sort, dates_label
+from search.query import ExtraParams, SearchQuery, Sort, dates_label, recalled_label
 from search.relevance import ranked_page
 from search.result import term_text
 from search.snapshots import snapshot
 from text.analysis import Pattern
-from text.dates import span_label
-from text.formatting import listed, moment_label, with_article
+from text.dates import start_label
+from text.formatting import date_text, listed, moment_label, with_article
 from text.query_syntax import Alternative, Index, TextQuery, pattern_occurs, plain_text_of, spellings
 from web.params import Required
 
@@ -183,7 +183,7 @@ def _filter_checks(
             names = [*map(label_of, chosen.include), *(["none"] if chosen.no_value else [])]
             wanted = listed(names, "and" if chosen.require_all else "or")
             if key == "state" and not chosen.restricts:
-                wanted = f"{listed(DEFAULT_STATES, 'or')}, the default"
+                wanted = f"{listed(query.default_states, 'or')}, the default"
             elif key == "category" and not query.subcategories:
                 wanted += ", without subcategories"
             included = Filter(key, filter_.include, no_value=filter_.no_value, require_all=filter_.require_all)
@@ -218,7 +218,25 @@ def _date_checks(
         changed = replace(everything, updated_from=resolved.plan.updated_from)
         last = f"changed {moment_label(memory.updated_at, resolved.zone)}"
         passed = bool(engine.filter_ids(changed, [memory.pk]))
-        yield Check("updated_since", "Changed", span_label(query.updated_since), last, passed)
+        yield Check("updated_since", "Changed", start_label(query.updated_since), last, passed)
+    recalls = Recall.objects.filter(pk=memory.pk).first() if query.depends_on_recalls else None
+    recalled = f"recalled {moment_label(recalls.last_at, resolved.zone)}" if recalls else "never recalled"
+    if resolved.plan.recalled_from is not None:
+        asked = replace(everything, recalled_from=resolved.plan.recalled_from, recalls=resolved.plan.recalls)
+        passed = bool(engine.filter_ids(asked, [memory.pk]))
+        yield Check("recalled_since", "Recalled", recalled_label(query.recalled_since), recalled, passed)
+    if resolved.plan.not_recalled_from is not None:
+        asked = replace(everything, not_recalled_from=resolved.plan.not_recalled_from, recalls=resolved.plan.recalls)
+        passed = bool(engine.filter_ids(asked, [memory.pk]))
+        yield Check("-recalled_since", "Not recalled", recalled_label(query.not_recalled_since), recalled, passed)
+    if resolved.plan.as_of is not None:
+        passed = bool(engine.filter_ids(replace(everything, as_of=resolved.plan.as_of), [memory.pk]))
+        has = "valid then" if passed else "not valid then"
+        yield Check("as_of", "Valid", f"on {date_text(query.as_of)}", has, passed)
+    if (area := resolved.plan.area) is not None:
+        passed = bool(engine.filter_ids(replace(everything, area=area), [memory.pk]))
+        has = "inside" if passed else "outside, or without a place"
+        yield Check("area", "Area of the map", "inside", has, passed)
     start, end = resolved.plan.start, resolved.plan.end
     if start is None and end is None:
         return
@@ -317,7 +335,9 @@ def _name_check(engine: Engine, resolved: ResolvedQuery, everything: EngineQuery
         for term in value_terms(FACET[key], values, resolved).values()
     ]
     passed = bool(engine.filter_ids(replace(everything, named=resolved.plan.named), [memory.pk]))
-    return Check("name", "Name", f"carries {listed(named, 'or')}", "carries it" if passed else "does not", passed, True)
+    return Check(
+        "name", "Name", f"carries {listed(sorted(named), 'or')}", "carries it" if passed else "does not", passed, True
+    )
 
 
 def _meaning_check(

@@ -12,7 +12,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from search.histogram import DayCounts, HourCount
+from search.area import Area, Tile
+from search.histogram import DayCounts, HourCount, Numbers
 from search.query import Sort
 from text.query_syntax import TextQuery
 
@@ -76,12 +77,13 @@ class VectorQuery:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a memory in an order by date or title: its date, or its title in lower case, and its id.
+    """The place of a memory in an order by date, title or recalls: its date, its title in lower case, or how often it
+    was recalled; and its id.
 
     It stays the same place whatever is stored, changed or deleted afterwards.
     """
 
-    key: datetime | str
+    key: datetime | str | int
     id: int
 
 
@@ -114,6 +116,15 @@ class EngineQuery:
     end: datetime | None = None
     # The earliest time of the last change.
     updated_from: datetime | None = None
+    # The instant just before which it must be valid.
+    as_of: datetime | None = None
+    # The area of the map of meaning in which a memory has its place.
+    area: Area | None = None
+    # When it was recalled last: then or later, or before then or never.
+    recalled_from: datetime | None = None
+    not_recalled_from: datetime | None = None
+    # The revision of the recalls, where the filters or the order depend on them.
+    recalls: int = 0
     # Whether a category includes its descendants.
     subcategories: bool = True
     # Whether the counts of a facet keep its own inclusions.
@@ -199,6 +210,28 @@ class MatchSet:
     truncated: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MapTile:
+    """The matches in a tile of the map: each point by its coordinates or, if there are too many, how many are in each
+    square of a grid of 256 by 256 over the tile, by its column and row.
+
+    Arrays are parallel. `groups` are 1 for the first group that a match belongs to, 0 for none; `counts` are 1 for
+    points.
+    """
+
+    total: int
+    xs: npt.NDArray[np.uint16]
+    ys: npt.NDArray[np.uint16]
+    groups: npt.NDArray[np.uint8]
+    counts: npt.NDArray[np.int64]
+    is_grid: bool = False
+
+
+# The columns and rows of the grid of a tile, and of the coarse grid of the whole map, as powers of two.
+TILE_BITS = 8
+COARSE_BITS = 6
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """All counts of one query: facets, days, and the cumulative buckets with and without the date filter.
@@ -213,6 +246,29 @@ class Counts:
     buckets_without_dates: tuple[int, ...]
     # Days are counted without the date filter; see FacetCounts.truncated.
     days_truncated: bool = False
+    as_of: datetime | None = None
+    """The time of the counts, if the corpus has changed since."""
+
+
+@dataclass(frozen=True, slots=True)
+class FacetValues:
+    """Some values of a facet, as the rows or columns of a table of counts."""
+
+    key: str
+    values: tuple[Value, ...]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Consecutive spans of time, each from an edge to before the next, as the columns of a table of counts."""
+
+    edges: tuple[datetime, ...]
+
+    def __len__(self) -> int:
+        return max(0, len(self.edges) - 1)
 
 
 class Engine(Protocol):
@@ -261,15 +317,40 @@ class Engine(Protocol):
     def places(
         self, plan: EngineQuery, order: Sort, *, limit: int, offset: int = 0, after: Place | None = None
     ) -> list[Place]:
-        """A page in an order by date or title, of the matches after a place: its cost does not grow with the place."""
+        """A page in an order by date, title or recalls, of the matches after a place: its cost does not grow with the
+        place.
+        """
 
     def counts(
         self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
-        """Counts by facet and, with `days`, by day and bucket. Raises EngineTimeoutError."""
+        """Counts by facet and, with `days`, by day and bucket. Raises EngineTimeoutError.
+
+        The summary may lack the memories without a value of a facet that is not requested, if its counts ignore its own
+        selection.
+        """
 
     def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
         """Counts by hour, within the dates and a few days around them."""
+
+    def cross(self, plan: EngineQuery, rows: FacetValues, columns: FacetValues | Spans) -> Numbers:
+        """A table of counts: the matches with the value of a row that also have the value of a column, or were created
+        in its span. Raises EngineTimeoutError.
+        """
+
+    def map_tile(
+        self, plan: EngineQuery, layout: tuple[int, int], tile: Tile, groups: Sequence[EngineQuery], *, limit: int
+    ) -> MapTile:
+        """The matches in a tile of the map, given by its number and revision: up to `limit` points, or a grid.
+        Raises EngineTimeoutError.
+        """
+
+    def map_cells(
+        self, plan: EngineQuery, layout: tuple[int, int], key: str, values: Sequence[Value]
+    ) -> dict[Value, npt.NDArray[np.int64]]:
+        """For each value of a facet, how many matches that have it are in each square of a coarse grid of the map, by
+        `column << COARSE_BITS | row`; values that no match on the map has are left out. Raises EngineTimeoutError.
+        """
 
     def similar_terms(self, plan: EngineQuery, term: str) -> list[str]:
         """Some terms of matches that are spelled like this one, in no particular order."""

@@ -6,6 +6,7 @@ from Postgres in one pass otherwise. Counts of one snapshot agree with each othe
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
@@ -33,6 +34,8 @@ class ColumnSnapshot:
     """Shared with later snapshots, which only add to it."""
     sizes: Mapping[str, int]
     """The number of codes in each column of this snapshot."""
+    as_of: datetime | None = None
+    """The time of this snapshot, if memories have changed since."""
 
     @property
     def size(self) -> int:

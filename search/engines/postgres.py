@@ -1,13 +1,14 @@
 """The Postgres engine: SQL only, no second index. The reference that other engines are tested against.
 
 The match set is gathered once into a narrow CTE, and each facet is a flat SELECT over it; a facet with selected values
-of its own is a flat SELECT over memories with the filter it needs. The same SQL runs on a distributed Postgres.
-Statements are composed from the constants below and the conditions of `search.engines.sql`.
+of its own is a flat SELECT over memories with the filter it needs. Where memories are spread over shards, facets are
+counted by `search.engines.shard_counts`; the other statements run there too. Statements are composed from the constants
+below and the conditions of `search.engines.sql`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 
@@ -19,28 +20,36 @@ from django.db import OperationalError, connection, transaction
 from psycopg.errors import QueryCanceled
 
 from memories.models import Corpus
+from search.area import Tile
 from search.engines.base import (
     BUCKET_DAYS,
+    COARSE_BITS,
     NO_NEIGHBOURS,
+    TILE_BITS,
     Counts,
     EngineQuery,
     EngineTimeoutError,
     FacetCounts,
     FacetRequest,
+    FacetValues,
     Filter,
     Ids,
+    MapTile,
     MatchSet,
     Neighbours,
     Place,
+    Spans,
     Value,
     ValueCount,
     VectorQuery,
 )
 from search.engines.knn import nearest_candidates, similarities_of
-from search.engines.sql import Sql, no_value_sql
+from search.engines.shard_counts import count_on_shards
+from search.engines.sql import MOMENT, Sql, chosen_values, drops_includes, no_value_sql
 from search.facets import FACET, FACET_COLUMNS, FACETS, OWN_CATEGORIES, FacetKind, FacetSpec
-from search.histogram import NO_DAYS, DayCounts, HourCount
+from search.histogram import NO_DAYS, DayCounts, HourCount, Numbers
 from search.query import Sort
+from web.distribution import is_distributed
 
 # The key of each order, its direction, and the comparison that holds after a place. Ties are broken by the id.
 _ORDERS = {
@@ -50,7 +59,16 @@ _ORDERS = {
     # memory_updated_idx
     Sort.UPDATED: ("m.updated_at", "DESC", "<"),
     Sort.TITLE: ('lower(m.title) COLLATE "C"', "ASC", ">"),
+    # The primary key of the recalls.
+    Sort.RECALLED: ("coalesce(recall.total, 0)", "DESC", "<"),
 }
+_KEY_TYPES = {Sort.TITLE: "text", Sort.RECALLED: "integer"}
+
+
+def _ordered_rows(order: Sort) -> str:
+    """The tables that an order reads."""
+    rows = "memories_memory m"
+    return f"{rows} LEFT JOIN memories_recall recall ON recall.memory_id = m.id" if order == Sort.RECALLED else rows
 
 
 def _order_by(order: Sort) -> str:
@@ -73,8 +91,6 @@ SELECT {k} AS k, g.value::text, g.n AS a, g.own AS b, g.d AS c FROM (
   FROM (SELECT unnest(m.{column}) AS value{beside} FROM {rows} m WHERE {where}) u GROUP BY u.value
 ) g WHERE {chosen}"""
 
-# Instants at either end of the calendar have no day in some time zones; they are counted a week inside it.
-_MOMENT = "least(greatest(m.created_at, '0001-01-08Z'), '9999-12-24Z')"
 _DAYS = """
 SELECT {k} AS k, ({moment} AT TIME ZONE {zone})::date::text AS value, count(*) AS a,
        count(*) FILTER (WHERE {inside}) AS b, 0::bigint AS c
@@ -88,6 +104,13 @@ FROM {rows} m WHERE {where}"""
 _SUMMARY = """
 SELECT {k} AS k, ARRAY[count(*){columns}]::text AS value, 0::bigint AS a, 0::bigint AS b, 0::bigint AS c
 FROM {rows} m WHERE {where}"""
+# The counts of a table. A span is numbered from 1; 0 is before the first edge.
+_CROSS = """
+SELECT u.r::text, u.c::text, count(*) FROM (
+  SELECT p.r, {column} AS c FROM (
+    SELECT {row} AS r, {source} AS c FROM memories_memory m WHERE {where}
+  ) p WHERE p.r = ANY({rows})
+) u WHERE u.c = ANY({columns}) GROUP BY 1, 2"""
 # The columns that facets read, gathered once, so that words are looked up and long rows are read once. The set includes
 # every state, for the counts of that facet: almost every query selects states, and few memories have other ones.
 _MATCH_SET = f"""
@@ -95,6 +118,10 @@ WITH match_set AS MATERIALIZED (
   SELECT {", ".join(f"m.{column}" for column in FACET_COLUMNS)}, m.created_at, {{shown}} AS shown
   FROM memories_memory m WHERE {{where}}
 )"""
+# The matches that have a place on a map. The primary key of places begins with the memory.
+_ON_MAP = """FROM memories_memory m JOIN memories_mapplace p ON p.memory_id = m.id AND p.layout_id = {layout}
+WHERE {where}"""
+_ARRAYS = {FacetKind.TEXTS, FacetKind.IDS, FacetKind.TREE}
 _WORK_MEM = "64MB"
 _SIMILAR_TERM_ROWS = 2_000
 # Rows to look for where one is enough: for one alone the planner reads the table until it finds one, all of it if there
@@ -128,7 +155,7 @@ class _RowCandidates:
 
     def count(self, most: int | None = None) -> int | None:
         some = "" if most is None else f" LIMIT {self._sql.bind(most + 1)}"
-        rows = f"SELECT FROM memories_memory m WHERE {self._where}{some}"
+        rows = f"SELECT 1 FROM memories_memory m WHERE {self._where}{some}"
         ((count,),) = self._rows(f"SELECT count(*) FROM ({rows}) AS passing", self._sql)
         return None if most is not None and count > most else int(count)
 
@@ -196,23 +223,44 @@ class PostgresEngine:
             return [self._match_set_with_no_values(plan) for plan in plans]
         if not plans:
             return []
+        totals = self._totals_on_shards(plans) if is_distributed() else self._totals(plans)
+        return [MatchSet(totals[k], truncated=self.knn(plan).truncated) for k, plan in enumerate(plans)]
+
+    def _totals(self, plans: Sequence[EngineQuery]) -> dict[int, int]:
+        """The number of matches of each query, by its place."""
         sql = self._sql()
         selects = [
             f"SELECT {k} AS k, count(*) FROM memories_memory m WHERE {sql.where(plan)}" for k, plan in enumerate(plans)
         ]
-        totals: dict[int, int] = dict(self._rows(" UNION ALL ".join(selects), sql))
-        return [MatchSet(totals[k], truncated=self.knn(plan).truncated) for k, plan in enumerate(plans)]
+        return dict(self._rows_of_all(selects, sql))
+
+    def _totals_on_shards(self, plans: Sequence[EngineQuery]) -> dict[int, int]:
+        """The same, with one scan for all queries without a text, whose conditions read short columns."""
+        wordless = [k for k, plan in enumerate(plans) if not plan.texts and plan.meaning is None]
+        if len(wordless) < 2:
+            return self._totals(plans)
+        sql = self._sql()
+        conditions = [sql.where(plans[k]) for k in wordless]
+        counts = ", ".join(f"count(*) FILTER (WHERE {condition})" for condition in conditions)
+        either = " OR ".join(f"({condition})" for condition in conditions)
+        (row,) = self._rows(f"SELECT {counts} FROM memories_memory m WHERE {either}", sql)
+        others = [k for k in range(len(plans)) if k not in wordless]
+        counted = self._totals([plans[k] for k in others]) if others else {}
+        return dict(zip(wordless, row, strict=True)) | {k: counted[n] for n, k in enumerate(others)}
 
     def _match_set_with_no_values(self, plan: EngineQuery) -> MatchSet:
         sql = self._sql()
-        rows = self._rows(" UNION ALL ".join(self._summary(sql, plan, "memories_memory")), sql)
+        rows = self._rows_of_all(self._summary(sql, plan, "memories_memory"), sql)
         return replace(_read_summary(rows, plan), truncated=self.knn(plan).truncated)
 
     def any_match(self, plans: Sequence[EngineQuery]) -> list[bool]:
         if not plans:
             return []
         sql = self._sql()
-        some = [f"SELECT FROM memories_memory m WHERE {sql.where(plan)} LIMIT {_SOME}" for plan in plans]
+        # Each row has a column: Citus refuses rows without any.
+        some = [f"SELECT 1 FROM memories_memory m WHERE {sql.where(plan)} LIMIT {_SOME}" for plan in plans]
+        if is_distributed():
+            return [bool(self._rows(one, sql)) for one in some]
         (row,) = self._rows(f"SELECT {', '.join(f'(SELECT count(*) > 0 FROM ({one}) s)' for one in some)}", sql)
         return list(row)
 
@@ -228,7 +276,7 @@ class PostgresEngine:
             score, by = "NULL::real", _order_by(order)
         where = sql.where(plan)
         statement = (
-            f"SELECT m.id, {score} FROM memories_memory m WHERE {where} ORDER BY {by}"
+            f"SELECT m.id, {score} FROM {_ordered_rows(order)} WHERE {where} ORDER BY {by}"
             f" LIMIT {sql.bind(limit)} OFFSET {sql.bind(offset)}"
         )
         return list(self._rows(statement, sql))
@@ -240,10 +288,10 @@ class PostgresEngine:
         key, _, beyond = _ORDERS[order]
         where = sql.where(plan)
         if after is not None:
-            kind = "text" if order == Sort.TITLE else "timestamptz"
+            kind = _KEY_TYPES.get(order, "timestamptz")
             where += f" AND ({key}, m.id) {beyond} ({sql.bind(after.key)}::{kind}, {sql.bind(after.id)}::bigint)"
         statement = (
-            f"SELECT {key}, m.id FROM memories_memory m WHERE {where} ORDER BY {_order_by(order)}"
+            f"SELECT {key}, m.id FROM {_ordered_rows(order)} WHERE {where} ORDER BY {_order_by(order)}"
             f" LIMIT {sql.bind(limit)} OFFSET {sql.bind(offset)}"
         )
         return [Place(*row) for row in self._rows(statement, sql)]
@@ -251,18 +299,24 @@ class PostgresEngine:
     def counts(
         self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
+        if is_distributed():
+            with _time_limit():
+                counts = count_on_shards(
+                    plan, requests, zone=zone, now=now, days=days, new_sql=self._sql, fetch=self._rows
+                )
+            return self._mark_truncated(counts, plan)
         sql = self._sql()
-        gathered = self._match_set(sql, plan)
-        selects = self._summary(sql, plan, "match_set") if days else []
-        selects += [self._facet(sql, plan, request, k) for k, request in enumerate(requests)]
+        asked = {one.key for one in requests}
+        selects = self._summary(sql, plan, "match_set", asked) if days else []
+        selects += [self._facet(sql, plan, one, k) for k, one in enumerate(requests)]
         if days:
             apart = plan.start is not None or plan.end is not None
             rows = "memories_memory" if apart else "match_set"
-            where = sql.where(plan, without_dates=True) if apart else "m.shown"
+            where = "m.shown" if rows == "match_set" else sql.where(plan, without_dates=True)
             inside = " AND ".join(sql.inside(plan)) or "true"
             selects.append(
                 _DAYS.format(
-                    moment=_MOMENT, k=_DAYS_KEY, zone=sql.bind(str(zone)), inside=inside, where=where, rows=rows
+                    moment=MOMENT, k=_DAYS_KEY, zone=sql.bind(str(zone)), inside=inside, where=where, rows=rows
                 )
             )
             buckets = ", ".join(
@@ -273,6 +327,7 @@ class PostgresEngine:
             selects.append(_BUCKETS.format(k=_BUCKETS_KEY, buckets=buckets, where=where, rows=rows))
         if not selects:
             return Counts(MatchSet(0), {}, NO_DAYS, (), ())
+        gathered = self._match_set(sql, plan)
         with _time_limit():
             found = self._rows(gathered + " UNION ALL ".join(selects), sql)
         return self._mark_truncated(self._gather(found, plan, requests), plan)
@@ -286,8 +341,86 @@ class PostgresEngine:
             where += f" AND m.created_at >= {sql.bind(plan.start)}::timestamptz - interval '3 days'"
         if plan.end is not None:
             where += f" AND m.created_at < {sql.bind(plan.end)}::timestamptz + interval '3 days'"
-        rows = self._rows(_HOURS.format(moment=_MOMENT, zone=sql.bind(str(zone)), inside=inside, where=where), sql)
+        rows = self._rows(_HOURS.format(moment=MOMENT, zone=sql.bind(str(zone)), inside=inside, where=where), sql)
         return tuple(HourCount(hour.astimezone(zone), n, inside) for hour, n, inside in rows)
+
+    def cross(self, plan: EngineQuery, rows: FacetValues, columns: FacetValues | Spans) -> Numbers:
+        found = np.zeros((len(rows), len(columns)), np.int64)
+        if not found.size:
+            return found
+        sql = self._sql()
+        row = _ValueColumn.of(rows.key, plan)
+        if isinstance(columns, Spans):
+            edges = f"{sql.bind(list(columns.edges))}::timestamptz[]"
+            column = _ValueColumn(f"width_bucket(m.created_at, {edges})", is_array=False, cast="int")
+            names: Sequence[Value] = range(1, len(columns) + 1)
+        else:
+            column, names = _ValueColumn.of(columns.key, plan), columns.values
+        statement = _CROSS.format(
+            row=f"unnest({row.source})" if row.is_array else row.source,
+            source=column.source,
+            column="unnest(p.c)" if column.is_array else "p.c",
+            rows=row.bound(sql, rows.values),
+            columns=column.bound(sql, names),
+            where=f"{sql.where(plan)} AND {row.having(sql, rows.values)}",
+        )
+        with _time_limit():
+            counted = self._rows(statement, sql)
+        places = {str(value): n for n, value in enumerate(rows.values)}
+        across = {str(value): n for n, value in enumerate(names)}
+        for value, other, count in counted:
+            found[places[value], across[other]] = count
+        return found
+
+    def map_tile(
+        self, plan: EngineQuery, layout: tuple[int, int], tile: Tile, groups: Sequence[EngineQuery], *, limit: int
+    ) -> MapTile:
+        sql = self._sql()
+        low = (tile.column << tile.bits, tile.row << tile.bits)
+        side = 1 << tile.bits
+        within = " AND ".join(
+            f"p.{axis} >= {sql.bind(start)} AND p.{axis} < {sql.bind(start + side)}"
+            for axis, start in zip("xy", low, strict=True)
+        )
+        number = "".join(f" WHEN {sql.where(group)} THEN {n}" for n, group in enumerate(groups, 1))
+        group_of = f"CASE{number} ELSE 0 END" if groups else "0"
+        rows = _ON_MAP.format(layout=sql.bind(layout[0]), where=f"{sql.where(plan)} AND {within}")
+        with _time_limit():
+            points = self._rows(f"SELECT p.x, p.y, {group_of}, 1 {rows} LIMIT {sql.bind(limit + 1)}", sql)
+            is_grid = len(points) > limit
+            if is_grid:
+                shift, last = sql.bind(tile.bits - TILE_BITS), (1 << TILE_BITS) - 1
+                square = f"p.x >> {shift} & {last}, p.y >> {shift} & {last}"
+                points = self._rows(f"SELECT {square}, {group_of}, count(*) {rows} GROUP BY 1, 2, 3", sql)
+        xs, ys, numbers, counts = np.array(points, np.int64).reshape(-1, 4).T
+        return MapTile(
+            int(counts.sum()),
+            xs.astype(np.uint16),
+            ys.astype(np.uint16),
+            numbers.astype(np.uint8),
+            counts,
+            is_grid=is_grid,
+        )
+
+    def map_cells(
+        self, plan: EngineQuery, layout: tuple[int, int], key: str, values: Sequence[Value]
+    ) -> dict[Value, npt.NDArray[np.int64]]:
+        sql = self._sql()
+        spec, shift = FACET[key], sql.bind(16 - COARSE_BITS)
+        cast = "int" if spec.kind in {FacetKind.IDS, FacetKind.TREE} else "text"
+        value = f"unnest(m.{spec.column})" if spec.kind in _ARRAYS else f"m.{spec.column}"
+        rows = _ON_MAP.format(layout=sql.bind(layout[0]), where=sql.where(plan))
+        square = f"((p.x >> {shift}) << {COARSE_BITS}) | (p.y >> {shift})"
+        statement = (
+            f"SELECT value, square, count(*) FROM (SELECT {value} AS value, {square} AS square {rows}) AS placed"
+            f" WHERE value = ANY({sql.bind(list(values))}::{cast}[]) GROUP BY 1, 2"
+        )
+        with _time_limit():
+            counted = self._rows(statement, sql)
+        found: dict[Value, npt.NDArray[np.int64]] = {}
+        for one, square_number, count in counted:
+            found.setdefault(one, np.zeros(1 << 2 * COARSE_BITS, np.int64))[square_number] = count
+        return found
 
     def similar_terms(self, plan: EngineQuery, term: str) -> list[str]:
         # There is no list of all terms, so collect those of the newest memories.
@@ -305,17 +438,13 @@ class PostgresEngine:
 
     def _facet(self, sql: Sql, plan: EngineQuery, request: FacetRequest, k: int) -> str:
         spec = FACET[request.key]
-        apart = _drops_includes(plan, request.key)
+        apart = drops_includes(plan, request.key)
         rows = "memories_memory" if apart else "match_set"
         where = sql.where(plan, without_includes=request.key) if apart else "m.shown"
         if request.key == "state" and plan.drops_selection("state"):
             where = "true"
         cast = "text" if spec.kind in {FacetKind.SCALAR, FacetKind.PROJECT, FacetKind.TEXTS} else "int"
-        chosen = "true" if request.limit is None else f"(g.r <= {sql.bind(request.limit)}"
-        if request.limit is not None:
-            chosen += f" OR g.value = ANY({sql.bind([_cast(v, cast) for v in request.always])}::{cast}[]))"
-        if request.only is not None:
-            chosen += f" AND g.value = ANY({sql.bind([_cast(v, cast) for v in request.only])}::{cast}[])"
+        chosen = chosen_values(sql, request, cast)
         if spec.kind in {FacetKind.SCALAR, FacetKind.PROJECT}:
             present = "true" if spec.kind == FacetKind.PROJECT else f"m.{spec.column} <> ''"
             return _SCALAR_FACET.format(k=k, column=spec.column, rows=rows, where=where, present=present, chosen=chosen)
@@ -327,13 +456,17 @@ class PostgresEngine:
         return _ARRAY_FACET.format(k=k, column=column, rows=rows, where=where, own=own, beside=beside, chosen=chosen)
 
     @staticmethod
-    def _summary(sql: Sql, plan: EngineQuery, rows: str) -> list[str]:
-        """The total and the counts without a value: those over the match set in one SELECT, the others in one each."""
+    def _summary(sql: Sql, plan: EngineQuery, rows: str, asked: Set[str] = frozenset(FACET)) -> list[str]:
+        """The total and the counts without a value: those over the match set in one SELECT, the others, if they are
+        asked for, in one each.
+        """
         shared, separate = _split(plan)
         columns = "".join(f", count(*) FILTER (WHERE {no_value_sql(spec)})" for spec in shared)
         where = "m.shown" if rows == "match_set" else sql.where(plan)
         selects = [_SUMMARY.format(k=_SUMMARY_KEY, columns=columns, rows=rows, where=where)]
         for n, spec in enumerate(separate, 1):
+            if spec.key not in asked:
+                continue
             where = f"{sql.where(plan, without_includes=spec.key)} AND {no_value_sql(spec)}"
             selects.append(_SUMMARY.format(k=_SUMMARY_KEY - n, columns="", rows="memories_memory", where=where))
         return selects
@@ -374,13 +507,8 @@ class PostgresEngine:
     @staticmethod
     def _match_set(sql: Sql, plan: EngineQuery) -> str:
         """The match set as a CTE, with a column that says whether a row is in the selected states."""
-        states = plan.filter("state")
-        shown = [sql.included(states, plan)] if states and states.includes else []
-        if plan.meaning is not None and sql.knn is not None:
-            # With the states selected, other memories may be the nearest, so search again.
-            shown.append(sql.matching(plan, sql.knn(plan, "", False)))
-        where = sql.where(plan, without_includes="state")
-        return _MATCH_SET.format(where=where, shown=" AND ".join(shown) or "true")
+        where, shown = sql.matches_of_all_states(plan)
+        return _MATCH_SET.format(where=where, shown=shown)
 
     def _knn_ids(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Ids:
         """The ids that match a query by vector.
@@ -414,6 +542,12 @@ class PostgresEngine:
             days_truncated=self._knn(plan, "", True).truncated,
         )
 
+    def _rows_of_all(self, selects: Sequence[str], sql: Sql) -> list[Any]:
+        """The rows of several SELECTs. A cluster would write those of each part of a UNION to a file."""
+        if is_distributed():
+            return [row for select in selects for row in self._rows(select, sql)]
+        return self._rows(" UNION ALL ".join(selects), sql)
+
     @staticmethod
     def _rows(statement: str, sql: Sql) -> list[Any]:
         with connection.cursor() as cursor:
@@ -422,13 +556,45 @@ class PostgresEngine:
             return rows
 
 
+@dataclass(frozen=True, slots=True)
+class _ValueColumn:
+    """The column of memories that a table of counts reads: one value or an array of them, of an SQL type."""
+
+    source: str
+    is_array: bool
+    cast: str
+
+    @classmethod
+    def of(cls, key: str, plan: EngineQuery) -> "_ValueColumn":
+        spec = FACET[key]
+        match spec.kind:
+            case FacetKind.SCALAR:
+                return cls(f"m.{spec.column}", is_array=False, cast="text")
+            case FacetKind.PROJECT:
+                return cls(f"m.{spec.column}", is_array=False, cast="bigint")
+            case FacetKind.TEXTS:
+                return cls(f"m.{spec.column}", is_array=True, cast="text")
+            case FacetKind.TREE if not plan.subcategories:
+                return cls(f"m.{OWN_CATEGORIES}", is_array=True, cast="int")
+        return cls(f"m.{spec.column}", is_array=True, cast="int")
+
+    def having(self, sql: Sql, values: Sequence[Value]) -> str:
+        """The condition that a memory has one of the values, which an index may serve."""
+        bound = self.bound(sql, values)
+        return f"{self.source} && {bound}" if self.is_array else f"{self.source} = ANY({bound})"
+
+    def bound(self, sql: Sql, values: Sequence[Value]) -> str:
+        cast = str if self.cast == "text" else int
+        return f"{sql.bind([cast(value) for value in values])}::{self.cast}[]"
+
+
 def _numbers(array: str) -> list[int]:
     return [int(n) for n in array.strip("{}").split(",")]
 
 
 def _split(plan: EngineQuery) -> tuple[list[FacetSpec], list[FacetSpec]]:
     """Divide the facets into those counted over the match set and those counted over a set of their own."""
-    shared = [spec for spec in FACETS if not _drops_includes(plan, spec.key)]
+    shared = [spec for spec in FACETS if not drops_includes(plan, spec.key)]
     return shared, [spec for spec in FACETS if spec not in shared]
 
 
@@ -437,17 +603,7 @@ def _read_summary(rows: list[Any], plan: EngineQuery) -> MatchSet:
     total, *shared_counts = numbers[_SUMMARY_KEY]
     shared, separate = _split(plan)
     found = {spec.key: n for spec, n in zip(shared, shared_counts, strict=True)}
-    found |= {spec.key: numbers[_SUMMARY_KEY - n][0] for n, spec in enumerate(separate, 1)}
+    found |= {
+        spec.key: numbers[_SUMMARY_KEY - n][0] for n, spec in enumerate(separate, 1) if _SUMMARY_KEY - n in numbers
+    }
     return MatchSet(total, found)
-
-
-def _drops_includes(plan: EngineQuery, key: str) -> bool:
-    """Whether a facet is counted over the match set without its own inclusions.
-
-    States are not, because the match set includes all of them.
-    """
-    return key != "state" and plan.drops_selection(key)
-
-
-def _cast(value: Value, cast: str) -> Value:
-    return int(value) if cast == "int" else str(value)

@@ -1,19 +1,24 @@
 """The columns of all memories, read from Postgres in one pass: for the engine without an index.
 
-A pass over 200,000 memories takes about a second, so the snapshot is cached by the revision of the corpus.
+A pass over 200,000 memories takes about a second, so the snapshot is cached by the revision of the corpus. Above a
+million memories the latest snapshot is served while the next one is read.
 """
 
 import itertools
-from typing import Any
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.db import connection
+from django.utils import timezone
 
 from search.engines.array_files import Array
 from search.engines.column_snapshot import ColumnSnapshot
 from search.engines.index.segments import Dictionary, Segment, multiple_column
+from search.engines.large_corpus import is_large
 from search.facets import STATES
-from web.cache import RevisionCache
+from web.cache import RepeatedReads
 
 _MULTIPLE = {"category": "category_path_ids", "category_own": "category_ids", "concept": "concept_ids"}
 # Clamped to what datetime can represent, as in the Postgres engine.
@@ -33,22 +38,34 @@ _STATEMENT = (
 )
 
 _series_numbers = itertools.count(1)
-cache = RevisionCache[tuple[object, ...], ColumnSnapshot](1)
+
+
+class _Pass(NamedTuple):
+    """A snapshot, with the revision and the time that it was read for."""
+
+    snapshot: ColumnSnapshot
+    revision: int
+    at: datetime
+
+
+_passes = RepeatedReads[tuple[object, ...], _Pass](limit=1, may_be_older=lambda found: is_large(found.snapshot.size))
 
 
 def postgres_snapshot() -> ColumnSnapshot:
-    """The snapshot of the database that the current transaction sees, from the cache if it has the current revision.
+    """The snapshot of the database that the current transaction sees, from the cache if it has the current revision, or
+    is large.
 
     A transaction that has written something itself may see what no other one sees yet, and reads its own snapshot.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT revision, pg_current_xact_id_if_assigned() IS NULL FROM memories_corpus WHERE id = 1")
         revision, is_shared = cursor.fetchone() or (None, False)
-    if not is_shared:
+    if revision is None or not is_shared:
         return _read()
     database = connection.settings_dict
-    key = (database["HOST"], database["PORT"], database["NAME"], revision)
-    return cache.get_or_make(key, _read)
+    key = (database["HOST"], database["PORT"], database["NAME"])
+    found = _passes.get(key, revision, lambda: _Pass(_read(), revision, timezone.now()))
+    return found.snapshot if found.revision == revision else replace(found.snapshot, as_of=found.at)
 
 
 def _read() -> ColumnSnapshot:

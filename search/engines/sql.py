@@ -5,10 +5,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from search.engines.base import EngineQuery, Filter, Ids, Value
+import numpy as np
+
+from search.area import INSIDE, OUTLINE, Area
+from search.engines import validity
+from search.engines.base import EngineQuery, FacetRequest, Filter, Ids, Value
 from search.facets import FACET, FacetKind, FacetSpec
 from text.analysis import FIELD_WEIGHTS, Pattern, quote_term
 from text.query_syntax import Alternative, TextQuery
+from web.distribution import is_distributed
 
 # Above this many combinations, "k of n words" becomes a sum over the words instead of one tsquery.
 _MAX_COMBINATIONS = 120
@@ -24,6 +29,22 @@ _NO_VALUE = {
     FacetKind.TREE: "m.{column} = '{{}}'",
     FacetKind.PROJECT: "false",
 }
+
+# Instants at either end of the calendar have no day in some time zones; they are counted a week inside it.
+MOMENT = "least(greatest(m.created_at, '0001-01-08Z'), '9999-12-24Z')"
+
+# Memories with a place in an area; `search.area.Area.contains` is the same comparison.
+_IN_AREA = """m.id IN (
+  SELECT place.memory_id FROM memories_mapplace place WHERE place.layout_id = {layout}
+  AND (place.cell = ANY({inside}::int[]) OR (place.cell = ANY({outline}::int[]) AND (
+    SELECT count(*) %% 2 = 1 FROM {edges} AS edge (ax, ay, bx, by)
+    WHERE edge.ay <= place.y AND place.y < edge.by
+    AND (place.x - edge.ax) * (edge.by - edge.ay) < (edge.bx - edge.ax) * (place.y - edge.ay)
+  ))))"""
+
+# Memories that were recalled since; by recall_last_idx or the primary key.
+_RECALLED = """EXISTS (
+  SELECT FROM memories_recall recall WHERE recall.memory_id = m.id AND recall.last_at >= {since})"""
 
 
 class Sql:
@@ -55,6 +76,15 @@ class Sql:
             return by_meaning
         return f"({self._text_or_name(plan)} OR {by_meaning})"
 
+    def matches_of_all_states(self, plan: EngineQuery) -> tuple[str, str]:
+        """The condition for the match set in every state, and the one for the selected states."""
+        states = plan.filter("state")
+        shown = [self.included(states, plan)] if states and states.includes else []
+        if plan.meaning is not None and self.knn is not None:
+            # With the states selected, other memories may be the nearest, so search again.
+            shown.append(self.matching(plan, self.knn(plan, "", False)))
+        return self.where(plan, without_includes="state"), " AND ".join(shown) or "true"
+
     def filters(self, plan: EngineQuery, *, without_includes: str = "", without_dates: bool = False) -> list[str]:
         """The filters of a query, without its words and vector."""
         conditions: list[str] = []
@@ -67,9 +97,30 @@ class Sql:
         if plan.updated_from is not None:
             # memory_updated_idx
             conditions.append(f"m.updated_at >= {self.bind(plan.updated_from)}")
+        if plan.as_of is not None:
+            conditions.append(validity.valid_at(self.bind(plan.as_of), distributed=is_distributed()))
+        if plan.area is not None:
+            conditions.append(self._in_area(plan.area))
+        if plan.recalled_from is not None:
+            conditions.append(_RECALLED.format(since=self.bind(plan.recalled_from)))
+        if plan.not_recalled_from is not None:
+            conditions.append(f"NOT {_RECALLED.format(since=self.bind(plan.not_recalled_from))}")
         if not without_dates:
             conditions.extend(self.inside(plan))
         return conditions
+
+    def _in_area(self, area: Area) -> str:
+        """Membership in an area of the map: mapplace_cell_idx finds the cells, and the outline is compared."""
+        if not area.corners:
+            return "false"
+        cells = area.cells()
+        ax, ay, bx, by = (self.bind(column) for column in area.edges().T.tolist())
+        return _IN_AREA.format(
+            layout=self.bind(area.layout_id),
+            inside=self.bind(np.flatnonzero(cells == INSIDE).tolist()),
+            outline=self.bind(np.flatnonzero(cells == OUTLINE).tolist()),
+            edges=f"unnest({ax}::bigint[], {ay}::bigint[], {bx}::bigint[], {by}::bigint[])",
+        )
 
     def inside(self, plan: EngineQuery) -> list[str]:
         """The date filter."""
@@ -225,3 +276,26 @@ def words_sql(
 def no_value_sql(spec: FacetSpec) -> str:
     """The condition that a facet has no value."""
     return _NO_VALUE[spec.kind].format(column=spec.column)
+
+
+def chosen_values(sql: Sql, request: FacetRequest, cast: str) -> str:
+    """The condition for the values `g` of a facet that were requested."""
+    chosen = "true"
+    if request.limit is not None:
+        always = sql.bind([_cast(v, cast) for v in request.always])
+        chosen = f"(g.r <= {sql.bind(request.limit)} OR g.value = ANY({always}::{cast}[]))"
+    if request.only is not None:
+        chosen += f" AND g.value = ANY({sql.bind([_cast(v, cast) for v in request.only])}::{cast}[])"
+    return chosen
+
+
+def drops_includes(plan: EngineQuery, key: str) -> bool:
+    """Whether a facet is counted over the match set without its own inclusions.
+
+    States are not, because the match set includes all of them.
+    """
+    return key != "state" and plan.drops_selection(key)
+
+
+def _cast(value: Value, cast: str) -> Value:
+    return int(value) if cast == "int" else str(value)

@@ -176,6 +176,8 @@ def _alike(one: frozenset[str], other: frozenset[str], min_similarity: float) ->
     return common >= min_similarity * (fewer + more - common)
 
 
-def _order(one: Candidate) -> tuple[float, float, str, int]:
+def _order(one: Candidate) -> tuple[float, float, str, tuple[tuple[str, int], ...], int]:
     kinds = list(ResultKind)
-    return (-one.score, -one.relevance, str(kinds.index(one.kind)), -one.id)
+    # Equal terms are in the order of their legs: ids would show a viewer of some projects which others used first.
+    places = () if one.kind is ResultKind.MEMORY else tuple(sorted(one.places.items(), reverse=True))
+    return (-one.score, -one.relevance, str(kinds.index(one.kind)), places, -one.id)

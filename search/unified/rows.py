@@ -12,6 +12,8 @@ from typing import Any
 from django.db import connection
 
 from access.viewer import Viewer
+from categories.local_texts import as_array
+from categories.text_projects import READABLE_ALIASES, READABLE_DESCRIPTION
 from memories.queries import visible_to
 from search.engines.base import Engine, Filter
 from search.hits import load_hits
@@ -39,7 +41,10 @@ _MAX_NEWEST = 5
 _EVIDENCE_SHOWN = 10
 _LENGTH = 260
 
-_TERM = "SELECT id, name, {type}, aliases, description, {value} FROM {table} WHERE id = ANY(%s)"
+_TERM = (
+    f"SELECT id, name, {{type}}, {READABLE_ALIASES.format(row='own')}, {READABLE_DESCRIPTION.format(row='own')},"
+    " {value} FROM {table} own WHERE id = ANY(%(ids)s)"
+)
 _TERMS = {
     ResultKind.ENTITY: _TERM.format(table="categories_entity", type="entity_type", value="entity_type || ':' || name"),
     ResultKind.CONCEPT: _TERM.format(table="categories_concept", type="concept_type", value="name"),
@@ -324,7 +329,8 @@ class _Page:
             if not hits:
                 continue
             with connection.cursor() as cursor:
-                cursor.execute(statement, [list(hits)])
+                projects = as_array(self._context.viewer.project_ids)
+                cursor.execute(statement, {"ids": list(hits), "projects": projects})
                 rows = cursor.fetchall()
             for pk, name, its_type, aliases, description, value in rows:
                 memories = hits[pk].memories

@@ -14,20 +14,21 @@ from django.conf import settings
 from django.db import connection
 
 from access.viewer import Viewer
+from categories.local_texts import as_array, as_projects
 from search.engines import with_engine
-from search.engines.base import Engine
+from search.engines.base import Engine, EngineQuery
 from search.meaning import not_ready_warning
 from search.plan import resolve_query
 from search.query import SearchQuery
-from search.ranking import Boosts, Ranked, RankWeights
-from search.relevance import boosts_of
+from search.ranking import Boosts, Ranked, RankWeights, below_successors
+from search.relevance import boosts_of, successors_of
 from search.result import HitDetail, SearchResult, SearchWarning, page_warnings, pages_of
 from search.run import run
 from search.snapshots import snapshot
 from search.unified.fusion import WINDOW, Candidate, FoldedGroup, Key, Origin, Terms, fold, fuse, rerank
 from search.unified.legs import TABLES, TERM_KINDS, LegAnswer, LegState, ResultKind, RunningLegs, Way
 from search.unified.rows import PageContext, UnifiedHit, read_page
-from search.unified.vocabulary import LegHit, named_ids
+from search.unified.vocabulary import LegHit, named_ids, rows_read
 from text.formatting import listed
 from web.timing import Stopwatch, took_ms
 
@@ -41,13 +42,13 @@ _COLUMNS = {
 }
 # All terms of a row, and those of its description, without its name.
 _TERMS = """
-SELECT id, array_to_string(tsvector_to_array(terms), E'\\x01'),
-       array_to_string(tsvector_to_array(ts_filter(terms, '{{b,d}}')), E'\\x01')
-FROM {table} WHERE id = ANY(%s)"""
+SELECT m.id, array_to_string(tsvector_to_array(m.terms), E'\\x01'),
+       array_to_string(tsvector_to_array(ts_filter(m.terms, '{{b,d}}')), E'\\x01')
+FROM {rows} WHERE m.id = ANY(%(ids)s)"""
 # Terms of the title and content of a memory, without tags and references.
 _MEMORY_TERMS = """
 SELECT id, array_to_string(tsvector_to_array(ts_filter(terms, '{a,d}')), E'\\x01'), ''
-FROM memories_memory WHERE id = ANY(%s)"""
+FROM memories_memory WHERE id = ANY(%(ids)s)"""
 _CARRYING = "SELECT id, {column} FROM memories_memory WHERE id = ANY(%s) AND {column} && %s::int[]"
 
 
@@ -136,7 +137,8 @@ def _unified(
         candidates = fuse(answers, settings.UNIFIED_WEIGHTS)
         origins = _origins(candidates, answers)
         candidates = rerank(candidates, _boosts(candidates, origins, now), RankWeights(**settings.SEARCH_WEIGHTS))
-        terms = _terms(candidates[:WINDOW])
+        candidates = _below_successors(candidates, resolved.plan)
+        terms = _terms(candidates[:WINDOW], resolved.plan)
         named = {(kind, pk) for kind in TERM_KINDS for pk in named_ids(resolved.plan, kind)}
         groups = fold(candidates, terms, origins, settings.UNIFIED_DEDUP_SIMILARITY, named)
         begin = query.begin
@@ -204,6 +206,14 @@ def _carrying(kind: ResultKind, memories: Collection[int], ids: Collection[int])
         return list(cursor.fetchall())
 
 
+def _below_successors(candidates: Sequence[Candidate], plan: EngineQuery) -> list[Candidate]:
+    """The candidates, with superseded memories below those that superseded them."""
+    successors = successors_of(plan, [one.id for one in candidates if one.kind == ResultKind.MEMORY])
+    by_key = {one.key: one for one in candidates}
+    keys = {(ResultKind.MEMORY, pk): (ResultKind.MEMORY, after) for pk, after in successors.items()}
+    return [by_key[key] for key in below_successors(list(by_key), keys)]
+
+
 def _boosts(candidates: Sequence[Candidate], origins: dict[Key, Origin], now: datetime) -> dict[Key, Boosts]:
     """Boosts of all candidates. Rows of the vocabulary are as recent as their newest found memory."""
     of_memories = boosts_of([one.id for one in candidates if one.kind == ResultKind.MEMORY], now)
@@ -231,16 +241,17 @@ def _confidence(ids: Collection[int], now: datetime) -> dict[int, float]:
     return {pk: found.get(pk, 0.0) for pk in ids}
 
 
-def _terms(window: Sequence[Candidate]) -> dict[Key, Terms]:
+def _terms(window: Sequence[Candidate], plan: EngineQuery) -> dict[Key, Terms]:
     """The terms of the best candidates."""
     terms: dict[Key, Terms] = {}
     for kind in ResultKind:
         ids = [one.id for one in window if one.kind == kind]
         if not ids:
             continue
-        statement = _MEMORY_TERMS if kind == ResultKind.MEMORY else _TERMS.format(table=TABLES[kind].table)
+        is_memory = kind == ResultKind.MEMORY
+        statement = _MEMORY_TERMS if is_memory else _TERMS.format(rows=rows_read(TABLES[kind], plan))
         with connection.cursor() as cursor:
-            cursor.execute(statement, [ids])
+            cursor.execute(statement, {"ids": ids, "projects": as_array(as_projects(plan.project_ids))})
             rows = cursor.fetchall()
         terms |= {(kind, pk): Terms(_split(words), _split(own)) for pk, words, own in rows}
     return terms

@@ -4,7 +4,7 @@ They belong to no project and are visible only through memories. Those without a
 removed before ranking and counting, so that not even a rank reveals them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,14 +12,16 @@ import numpy as np
 from django.db import connection
 
 from categories.searched_terms import RELATIONSHIPS, SearchableTable
+from categories.text_projects import READABLE_TERMS, READABLE_TEXTS
 from memories.embedding.progress import EmbeddedShare, vocabulary_progress
 from memories.embedding.vocabulary import literal
 from memories.models import Project
 from search.engines.base import Engine, EngineQuery, FacetRequest, VectorQuery
-from search.engines.sql import words_sql
-from search.facets import DEFAULT_STATES
+from search.engines.sql import tsquery, words_sql
+from search.facet_counts import value_terms
+from search.facets import DEFAULT_STATES, FACET
 from search.plan import ResolvedQuery
-from text.analysis import quote_term, raw_tokens
+from text.analysis import fold, quote_term, raw_tokens
 from web.cache import RepeatedReads
 
 # Rows to read before the check of visibility.
@@ -30,13 +32,18 @@ _NAMED = """
 (m.terms @@ %(any)s::tsquery AND tsvector_to_array(ts_filter(m.terms, '{{a}}')) <@ %(said)s::text[] AND {always})"""
 # Uses the index on the terms, such as entity_terms_gin. Rows whose name is the whole text come first.
 _BY_WORDS = """
-SELECT m.id, {rank} AS rank FROM {table} m WHERE {condition} OR m.id = ANY(%(named)s::bigint[])
+SELECT m.id, {rank} AS rank FROM {rows} WHERE {condition} OR m.id = ANY(%(named)s::bigint[])
 ORDER BY m.id = ANY(%(named)s::bigint[]) DESC, rank DESC, m.id LIMIT %(most)s"""
 _BY_MEANING = """
 SELECT id, similarity FROM (
   SELECT m.id, (1 - (vector.embedding <=> %(vector)s::halfvec))::real AS similarity
-  FROM {vectors} vector JOIN {table} m ON m.id = vector.{owner} WHERE vector.model_id = %(model)s AND {condition}
+  FROM {vectors} vector JOIN {table} m ON m.id = vector.{owner}
+  WHERE vector.model_id = %(model)s AND {condition} AND {readable}
 ) near WHERE similarity >= %(least)s ORDER BY similarity DESC, id LIMIT %(most)s"""
+# Rows as `m` for viewers of some projects: without the terms of texts that they may not read. Their whole terms, which
+# have an index, narrow them.
+_READABLE_ROWS = f"{{table}} own, LATERAL (SELECT own.id, {READABLE_TERMS.format(row='own')} AS terms) m"
+_NARROWED = "(own.terms @@ %(positive)s::tsquery AND {condition})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +57,28 @@ class LegHit:
 
 
 def rows_by_words(searched: SearchableTable, engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
-    return _visible(searched, engine, resolved, _by_words(searched, resolved))[:limit]
+    found = _visible(searched, engine, resolved, _by_words(searched, resolved))
+    return _equal_by_name(searched, resolved, found, named_ids(resolved.plan, searched.kind))[:limit]
 
 
 def rows_by_meaning(searched: SearchableTable, engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
-    return _visible(searched, engine, resolved, _by_meaning(searched, resolved.plan))[:limit]
+    found = _visible(searched, engine, resolved, _by_meaning(searched, resolved.plan))
+    return _equal_by_name(searched, resolved, found)[:limit]
+
+
+def _equal_by_name(
+    searched: SearchableTable, resolved: ResolvedQuery, found: list[LegHit], first: Collection[int] = ()
+) -> list[LegHit]:
+    """For a viewer of some projects, rows of equal scores by name, and relationships by their visible evidence: ids
+    show which of them others stated first. The rows `first` stay before the others.
+    """
+    if resolved.plan.project_ids is None:
+        return found
+    if searched is RELATIONSHIPS:
+        return sorted(found, key=lambda hit: (-hit.score, -hit.memories, hit.evidence))
+    terms = value_terms(FACET[searched.kind], [hit.id for hit in found], resolved)
+    names = {pk: (fold(term.label), term.value) for pk, term in terms.items()}
+    return sorted(found, key=lambda hit: (hit.id not in first, -hit.score, names.get(hit.id, ("", ""))))
 
 
 def embedded_share(searched: SearchableTable, engine: Engine, resolved: ResolvedQuery) -> EmbeddedShare | None:
@@ -130,8 +154,16 @@ def evidence_of(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> 
 def _is_unrestricted(plan: EngineQuery) -> bool:
     """Whether a plan includes all memories in the default states."""
     narrowing = [f for f in plan.filters if f.key != "state" or _values(f.include) != set(DEFAULT_STATES) or f.exclude]
-    dates = (plan.start, plan.end, plan.updated_from)
-    return plan.project_ids is None and not narrowing and dates == (None, None, None)
+    ranges = (
+        plan.start,
+        plan.end,
+        plan.updated_from,
+        plan.as_of,
+        plan.area,
+        plan.recalled_from,
+        plan.not_recalled_from,
+    )
+    return plan.project_ids is None and not narrowing and all(one is None for one in ranges)
 
 
 def _values(groups: Sequence[Sequence[int | str]]) -> set[int | str]:
@@ -159,12 +191,29 @@ def _by_words(searched: SearchableTable, resolved: ResolvedQuery) -> dict[int, f
     if not texts and not named:
         return {}
     condition, rank, parameters = words_sql(texts, always=False)
-    if texts and searched is not RELATIONSHIPS and (terms := _all_terms(resolved.plain_text)):
+    terms = _all_terms(resolved.plain_text) if texts and searched is not RELATIONSHIPS else []
+    if terms:
         always, _, parameters = words_sql(texts, always=True, beside=parameters)
         condition = f"({condition} OR {_NAMED.format(always=always)})"
         parameters |= {"any": " | ".join(map(quote_term, terms)), "said": terms}
-    statement = _BY_WORDS.format(table=searched.table, rank=rank, condition=condition)
+    if _has_unreadable(searched, resolved.plan):
+        parameters |= {"projects": list(resolved.plan.project_ids or ())}
+        if texts:
+            words = [f"({tsquery(pattern)})" for text in texts for pattern in text.positive]
+            condition = _NARROWED.format(condition=condition)
+            parameters |= {"positive": " | ".join([*words, *map(quote_term, terms)])}
+    statement = _BY_WORDS.format(rows=rows_read(searched, resolved.plan), rank=rank, condition=condition)
     return _read(statement, {**parameters, "named": named})
+
+
+def rows_read(searched: SearchableTable, plan: EngineQuery) -> str:
+    """The rows as a table `m` in SQL, with the search terms that the viewer may read; `projects` is a parameter."""
+    return (_READABLE_ROWS if _has_unreadable(searched, plan) else "{table} m").format(table=searched.table)
+
+
+def _has_unreadable(searched: SearchableTable, plan: EngineQuery) -> bool:
+    """Whether the viewer may be unable to read a text of some rows. Relationships have names alone, and their fact."""
+    return searched is not RELATIONSHIPS and plan.project_ids is not None
 
 
 def _all_terms(text: str) -> list[str]:
@@ -180,10 +229,13 @@ def _by_meaning(searched: SearchableTable, plan: EngineQuery) -> dict[int, float
         return {}
     texts = [text.words for text in plan.texts]
     condition, _, parameters = words_sql(texts, always=True)
+    # The vector is of the whole text: where a part may not be read, it would tell what that is about.
+    readable = READABLE_TEXTS.format(row="m") if _has_unreadable(searched, plan) else "true"
     statement = _BY_MEANING.format(
-        vectors=searched.vectors, owner=searched.owner, table=searched.table, condition=condition
+        vectors=searched.vectors, owner=searched.owner, table=searched.table, condition=condition, readable=readable
     )
-    return _read(statement, {**parameters, **_vector_parameters(meaning)})
+    projects = {"projects": list(plan.project_ids or ())}
+    return _read(statement, {**parameters, **projects, **_vector_parameters(meaning)})
 
 
 def _vector_parameters(meaning: VectorQuery) -> dict[str, Any]:

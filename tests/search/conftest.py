@@ -14,7 +14,9 @@ from search.engines.index.segments import Segment
 from search.engines.vectors import writer
 from search.unified import legs
 from tests.corpus import RECORDS
+from tests.map_corpus import put_on_map
 from tests.oracle import load_documents
+from tests.recall_corpus import recall_some
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
 from tests.vectors import MODEL, embed_everything
 from web.cache import clear_caches
@@ -76,6 +78,8 @@ def bring_in(folder):
 def corpus(db, engine, tmp_path):
     """The hand-written memories, brought in by the importer, as the oracle sees them."""
     bring_in(tmp_path)
+    put_on_map()
+    recall_some()
     return load_documents()
 
 

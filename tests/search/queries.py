@@ -70,6 +70,9 @@ def queries(documents):
 
     known = {spec.key: sorted({v for d in documents for v in d.values[spec.key]} or {""}) for spec in FACETS}
     known["state"] = list(STATES)
+    # Corners in the middle between places, at places, and anywhere.
+    number = st.sampled_from([0, 5_000, 10_000, 20_000, 25_000, 40_000, 65_535]) | st.integers(0, 65_535)
+    corner = st.tuples(number, number).map(lambda xy: f"{xy[0]}.{xy[1]}")
     shape = {spec.key: some(known[spec.key]) for spec in FACETS}
     shape |= {f"-{spec.key}": some(known[spec.key], 1) for spec in FACETS}
     shape |= {
@@ -80,7 +83,11 @@ def queries(documents):
         "concept.all": st.booleans(),
         "entity.all": st.booleans(),
         "subcategories": st.booleans(),
-        "updated_since": st.sampled_from(["24h", "600d", "700d", "20y"]),
+        "updated_since": st.sampled_from(["24h", "600d", "700d", "20y", "2025-06-01", "2024-12-31T23:30Z"]),
+        "recalled_since": st.sampled_from(["ever", "20y", "2025-04-01T12:00:01Z", "2025-08-01", "2025-08-02"]),
+        "-recalled_since": st.sampled_from(["ever", "24h", "2025-04-01T12:00Z", "2025-08-01T12:00:01Z"]),
+        "as_of": st.sampled_from(["1999-07-01", "2024-02-29", "2024-05-01", "2024-12-31", "2026-01-01"]),
+        "area": st.lists(corner, min_size=3, max_size=8).map(lambda corners: "_".join(["1", *corners])),
         "facet_scope": st.sampled_from(["choices", "results"]),
         "from": st.sampled_from(["2024-01-05", "2024-02-29", "2025-03-01"]),
         "to": st.sampled_from(["2024-02-29", "2024-12-31", "2025-06-01"]),

@@ -81,6 +81,15 @@ def test_a_text_with_a_renamed_tag_finds_the_tag_of_today(corpus, everyone):
     assert result.total == 3
 
 
+def test_a_text_that_is_a_tag_and_an_alias_names_the_tags_that_the_viewer_has(corpus, everyone):
+    TagAlias.objects.create(alias="tea", tag="boat")
+    clear_caches()
+    boat, tea = restricted_to("boat", everyone), restricted_to("tea", everyone)
+    assert listed_names(ask("q=tea&mode=keyword", everyone)) == [("tag", "tea", 4), ("tag", "boat", 3)]
+    assert listed_names(ask("q=tea&mode=keyword", boat)) == [("tag", "boat", 2)]
+    assert listed_names(ask("q=tea&mode=keyword", tea)) == [("tag", "tea", 4), ("tag", "boat", 1)]
+
+
 def test_a_selected_facet_gives_exactly_the_number_named(corpus, everyone):
     for querystring in ("", "&subcategories=0", "&type=howto", "&-tag=kettle", "&state=superseded&state=active"):
         for text in ("Kitchen", "crane", "kettle", "maintenance", "tea", "guests"):

@@ -92,6 +92,16 @@ def test_a_name_tells_nothing_of_what_may_not_be_seen(everyone):
     assert said in run(SearchQuery(text='"Mio"', mode=Mode.KEYWORD), restricted).warnings[0].message
 
 
+@pytest.mark.usefixtures("embedded")
+def test_misspelled_word_is_named_though_memories_match_by_meaning(everyone):
+    found = run(SearchQuery(text="kettel", min_similarity=0), everyone)
+    assert found.total > 0
+    assert [(w.message, w.did_you_mean) for w in found.warnings] == [
+        ("No memory contains the word “kettel”.", ("kettle",))
+    ]
+    assert run(SearchQuery(text="kettle", min_similarity=0), everyone).warnings == ()
+
+
 def test_the_page_links_to_the_filter_without_the_words(client, django_user_model):
     client.force_login(django_user_model.objects.create_superuser("root"))
     page = html_of(client.get("/explore/", {"q": "Mio", "project": "tea"}))

@@ -108,6 +108,15 @@ def test_by_words_alone_there_is_no_meaning():
             "nearly the same as #3, grouped under it",
             id="near-duplicate",
         ),
+        pytest.param(
+            "q=x",
+            replace(RANKED, moved_below=3),
+            0.3,
+            (),
+            "Superseded",
+            "by #3, so it was moved below it",
+            id="superseded",
+        ),
     ],
 )
 def test_every_way_to_be_here_has_its_words(querystring, why, least, found, label, text):

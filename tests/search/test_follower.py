@@ -321,3 +321,43 @@ def test_the_follower_starts_over_when_its_index_is_not_kept(db, tantivy, tmp_pa
     follower.follow(stop)
     assert store.current_generation() != before
     assert compare().agrees
+
+
+def test_files_that_are_being_written_are_not_damaged(db, tantivy, tmp_path):
+    load(tmp_path)
+    follower.catch_up()
+    words = store.current_generation() / "words"
+    (words / "0123456789abcdef0123456789abcdef.idx").write_bytes(b"half")
+    (segment, *_) = words.glob("*.term")
+    segment.with_suffix(".999999.del").write_bytes(b"half")
+    assert compare().agrees
+    assert not store.verify(store.read_view())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_words_whose_manifest_is_about_to_come_are_no_difference(tantivy, tmp_path, monkeypatch):
+    load(tmp_path)
+    follower.catch_up()
+    change_much()
+    is_settled, compared, found = check._is_settled, threading.Event(), []
+
+    def settled(*before):
+        compared.set()
+        return is_settled(*before)
+
+    def compare_there():
+        found.append(compare())
+        connection.close()
+
+    comparing = threading.Thread(target=compare_there)
+
+    def reached(step):
+        if step == "words committed" and comparing.ident is None:
+            comparing.start()
+            assert compared.wait(20)
+
+    monkeypatch.setattr(check, "_is_settled", settled)
+    monkeypatch.setattr(crash_points, "reached", reached)
+    follower.catch_up()
+    comparing.join()
+    assert found[0].agrees

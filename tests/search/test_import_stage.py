@@ -11,7 +11,7 @@ from django.db import connection
 from tantivy import Query
 
 from access.viewer import command_viewer
-from memories.importers import batches, write
+from memories.importers import batches, blocks
 from memories.models import Memory, OutboxEntry
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -44,7 +44,7 @@ def tantivy(settings, index, monkeypatch):
     monkeypatch.setattr(import_sink, "STAGE_FROM", 1)
     # Those that are killed start theirs as an import does.
     monkeypatch.setattr(import_sink, "PROCESSES", FORKED)
-    monkeypatch.setattr(write, "BLOCK", 5)
+    monkeypatch.setattr(blocks, "BLOCK", 5)
     follower.catch_up()
     return index
 
@@ -275,7 +275,7 @@ def test_an_unindexable_memory_is_left_out_and_told(tantivy, tmp_path, caplog):
     ],
 )
 def test_terms_of_an_import_are_those_that_postgres_gives_back(tmp_path, text):
-    fields = [("A Title of tea", "A"), ("tag one", "B"), ("", "C"), (text, "D")]
+    fields = [("A Title of tea", "A"), (text, "D"), ("tag one", "B"), ("", "C")]
     made = placed_terms(fields)
     with connection.cursor() as cursor:
         cursor.execute("SELECT %s::tsvector::text, %s::tsvector::text", [made.vector, to_tsvector(index_terms(fields))])
@@ -287,7 +287,27 @@ def test_terms_of_an_import_are_those_that_postgres_gives_back(tmp_path, text):
         documents.append(words.placed_document(2, made.fields))
     else:
         documents.append(words.document(2, made.vector))
-    assert_found_where_they_are(tmp_path / "words", documents, index_terms(fields))
+    title = words.TITLE if text else words.BEGINNING
+    assert_found_where_they_are(tmp_path / "words", documents, index_terms(fields), title)
+
+
+@pytest.mark.parametrize("title", ["Kettle at high-tide", "See foo_bar.baz", "緑茶"])
+@pytest.mark.parametrize("content", [" sings of state-of-the-art tea", " calls src/x.py", ""])
+def test_content_that_continues_its_title_is_one_text_by_import_and_by_rebuild(tmp_path, title, content):
+    fields = [(title, "A"), (content, "D"), ("tag", "B")]
+    made = placed_terms(fields, is_joined=True)
+    terms = index_terms(fields, is_joined=True)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT %s::tsvector::text, %s::tsvector::text", [made.vector, to_tsvector(terms)])
+        stored, slowly = cursor.fetchone()
+    assert stored == slowly
+    documents = [
+        words.document(1, stored), words.placed_document(2, made.fields or [], is_joined=made.is_joined)
+    ]  # fmt: skip
+    assert_found_where_they_are(tmp_path / "words", documents, terms, words.BEGINNING)
+    across = f'"{title.split()[-1]} {content.split()[0]}"' if content else f'"{title}"'
+    (pattern,) = parse_text(across).positive
+    assert words.docs_having(searcher_of(tmp_path / "found", documents), pattern, 0, 10).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -301,7 +321,7 @@ def test_terms_of_an_import_are_those_that_postgres_gives_back(tmp_path, text):
     ],
 )
 def test_phrases_find_what_hyphens_join_by_import_and_by_rebuild(tmp_path, text, query):
-    fields = [("A Title", "A"), ("", "B"), ("", "C"), (text, "D")]
+    fields = [("A Title", "A"), (text, "D"), ("", "B"), ("", "C")]
     made = placed_terms(fields)
     with connection.cursor() as cursor:
         cursor.execute("SELECT %s::tsvector::text", [made.vector])
@@ -320,11 +340,11 @@ def searcher_of(path, documents):
     return index.searcher()
 
 
-def assert_found_where_they_are(path, documents, terms):
+def assert_found_where_they_are(path, documents, terms, title=words.TITLE):
     """Search for every two adjacent terms, in the title and anywhere."""
     searcher = searcher_of(path, documents)
     docs = list(range(1, len(documents) + 1))
-    for field, weights in ((words.WORDS, "ABCD"), (words.TITLE, "A")):
+    for field, weights in ((words.WORDS, "ABCD"), (title, "A")):
         for first, second in itertools.pairwise(terms):
             starts = {at for at, weight in terms[first] if weight in weights}
             ends = {at for at, weight in terms[second] if weight in weights}

@@ -39,6 +39,7 @@ QUERIES = [
     pytest.param("no=author&author=Ben", 9, 6, id="value or none"),
     pytest.param("state=archived&state=superseded", 2, 1, id="states"),
     pytest.param("from=2024-01-01&to=2024-02-29&type=note&type=bugfix", 5, 3, id="dates and types"),
+    pytest.param("as_of=2024-06-01", 9, 6, id="as of a date"),
     pytest.param("project=tea&q=sugar+guests&author=Mio", 1, 1, id="words and facets"),
     pytest.param("sort=title&page_size=3&page=2", 14, 8, id="second page"),
     pytest.param("tag=no-such-tag", 0, 0, id="unknown value"),

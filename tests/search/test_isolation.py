@@ -28,6 +28,7 @@ SHARED = ["tea", "kettle", "guests", "hardware", "brewing"]
 # Parts that change with time or with each request.
 CHANGING = re.compile(
     r'"took_ms": ?[\d.]+|name="csrfmiddlewaretoken" value="[^"]*"|data-csrf="[^"]*"|"X-CSRFToken": "[^"]*"|[\d.]+ ms'
+    r'|data-shown="[^"]*"'
 )
 
 
@@ -245,6 +246,41 @@ def test_nothing_that_happens_elsewhere_changes_any_answer(corpus, seed):
     assert Memory.objects.latest("id").pk > first_new
     after = everything_told(caller, browser, viewer, first_new, asked)
     assert [difference(one, told, after[one]) for one, told in before.items() if told != after[one]] == []
+
+
+def test_equal_terms_are_in_the_order_of_their_names_whoever_used_them_first(corpus):
+    # Another project uses them in the reverse order of their types and paths.
+    for kind, root in (("tool", "Yard"), ("person", "Attic")):
+        memory_create(
+            record=MemoryRecord.model_validate(
+                {
+                    "content": f"Elsewhere, by {root}.",
+                    "project": "boat",
+                    "categories": [f"{root}/Lamp"],
+                    "entities": [{"name": "Lamp", "type": kind}],
+                }
+            ),
+            viewer=EVERYTHING,
+        )
+    own = {
+        "content": "Ours.",
+        "project": "tea",
+        "categories": ["Yard/Lamp", "Attic/Lamp"],
+        "entities": [{"name": "Lamp", "type": "tool"}, {"name": "Lamp", "type": "person"}],
+    }
+    memory_create(record=MemoryRecord.model_validate(own), viewer=EVERYTHING)
+    raw = make_key(name="tea", scopes=["read"], projects=[Project.objects.get(slug="tea")], viewer=EVERYTHING).raw
+    caller = Client(headers={"Authorization": f"Bearer {raw}"})
+    clear_caches()
+    counted = caller.get("/api/facets/entity?search=lamp").json()["values"]
+    assert [value["value"] for value in counted] == ["person:Lamp", "tool:Lamp"]
+    assert caller.get("/api/entities/lamp").json()["did_you_mean"] == ["person:Lamp", "tool:Lamp"]
+    own_id = Memory.objects.latest("id").pk
+    checks = caller.get(f"/api/search/why-not?id={own_id}&q=lamp").json()["checks"]
+    assert next(check["asked"] for check in checks if check["name"] == "name") == (
+        "carries the category “Attic / Lamp”, the category “Yard / Lamp”, the entity “person:Lamp” or the entity"
+        " “tool:Lamp”"
+    )
 
 
 def test_other_key_sees_what_the_first_one_does_not(corpus):

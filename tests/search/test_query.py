@@ -41,9 +41,8 @@ def test_span_has_minutes_beside_months():
 
 @pytest.mark.parametrize("alias", sorted(ALIASES))
 def test_alias_means_its_canonical_name(alias):
-    value = {"from": "2026-01-01", "to": "2026-01-01", "sort": "oldest", "page_size": "5", "tz": "UTC"}.get(
-        ALIASES[alias], "1"
-    )
+    day = dict.fromkeys(("from", "to", "-recalled_since"), "2026-01-01")
+    value = {**day, "sort": "oldest", "page_size": "5", "tz": "UTC"}.get(ALIASES[alias], "1")
     assert parse(f"{alias}={value}") == parse(f"{ALIASES[alias]}={value}")
 
 

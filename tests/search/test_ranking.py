@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from search.ranking import Boosts, Ranked, RankWeights, fold, fuse, rerank
+from search.ranking import Boosts, Ranked, RankWeights, below_successors, demote, fold, fuse, rerank
 from text.query_syntax import parse_text, plain_text_of
 
 
@@ -122,3 +122,25 @@ def test_score_is_the_sum_of_its_parts():
 def test_what_carries_the_name_is_at_least_in_the_middle():
     fused = fuse({1: 10.0, 2: 0.0, 3: 0.0, 4: 9.0}, {1: 0.9, 2: 0.3, 3: 0.5, 4: 0.8}, 0.6, {2, 4})
     assert [(one.id, round(one.relevance, 2)) for one in fused] == [(1, 1.0), (4, 0.86), (2, 0.5), (3, 0.2)]
+
+
+@pytest.mark.parametrize(
+    ("order", "successors", "expected"),
+    [
+        pytest.param("abc", {}, "abc", id="nothing is superseded"),
+        pytest.param("abcd", {"a": "c"}, "bcad", id="it follows its successor at once"),
+        pytest.param("cab", {"a": "c"}, "cab", id="it is below already"),
+        pytest.param("abcd", {"a": "b", "b": "c"}, "cbad", id="a chain, the newest first"),
+        pytest.param("bacd", {"a": "b", "b": "c"}, "cbad", id="a chain that was half in order"),
+        pytest.param("abc", {"a": "c", "b": "c"}, "cab", id="two that the third replaced"),
+        pytest.param("abc", {"a": "z"}, "abc", id="its successor is not there"),
+        pytest.param("abc", {"a": "b", "b": "a"}, "cab", id="a circle loses nothing"),
+    ],
+)
+def test_superseded_memories_come_after_those_that_superseded_them(order, successors, expected):
+    assert "".join(below_successors(order, successors)) == expected
+
+
+def test_only_what_was_moved_names_the_memory_above_it():
+    moved = demote([Ranked(1), Ranked(2), Ranked(3)], {1: 2, 3: 2})
+    assert [(one.id, one.moved_below) for one in moved] == [(2, None), (1, 2), (3, None)]

@@ -203,6 +203,7 @@ def test_updated_since_filters_by_the_last_change_whenever_a_memory_was_created(
     )
     assert titles(ask("updated_since=7d&sort=updated", everyone)) == ["Cups", "Paint order"]
     assert ask("updated_since=2w", everyone).total == 3
+    assert titles(ask(f"updated_since={(now - timedelta(days=3)):%Y-%m-%dT%H:%MZ}", everyone)) == ["Cups"]
     result = ask("updated_since=7d&tag=paint&include_facets=1", everyone)
     assert result.total == 1
     assert {v.value: v.count for v in facet(result, "type").values if v.count} == {"note": 1}

@@ -1,12 +1,28 @@
-"""Saved views are stored in canonical form, and every change is audited."""
+"""Saved views are stored in canonical form, shown to those who may see them, and counted as the explore page counts."""
+
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 
-from access.models import AuditEvent
-from access.viewer import command_viewer
-from search.models import SavedView
-from search.saved_views import saved_view_delete, saved_view_save
+from access.models import AuditEvent, Membership
+from access.viewer import Viewer, command_viewer, viewer_of_user
+from memories.models import Memory, Project
+from search.models import SavedView, ViewMark
+from search.query import SearchQuery
+from search.saved_views import (
+    ViewNotFoundError,
+    ViewRefusedError,
+    count_views,
+    openable_view,
+    openable_views,
+    saved_view_change,
+    saved_view_create,
+    saved_view_delete,
+    saved_view_save,
+    view_mark,
+)
 from web.params import QueryError
 
 pytestmark = pytest.mark.django_db
@@ -37,10 +53,8 @@ def test_view_is_made_in_its_canonical_form_with_its_event(view, owner):
         "slug": "tea",
         "description": "",
         "query": "tag=tea",
+        "presentation": "",
         "visibility": "private",
-        "pinned": False,
-        "is_default": False,
-        "watched": False,
     }
 
 
@@ -73,3 +87,97 @@ def test_view_is_deleted_once(view):
     assert not SavedView.objects.exists()
     event = AuditEvent.objects.get(verb="saved_view_delete")
     assert (event.before["slug"], event.after) == ("tea", None)
+
+
+def test_view_stores_the_slice_and_not_the_page_of_it(owner):
+    query = SearchQuery(tag=("tea",), sort="oldest", page=3, page_size=50, include_facets=True)
+    assert (
+        saved_view_create(name=" Old  tea ", query=query, viewer=viewer_of_user(owner)).query == "tag=tea&sort=oldest"
+    )
+    assert SavedView.objects.get().name == "Old tea"
+
+
+def test_names_of_one_person_differ_and_so_do_slugs(owner):
+    viewer = viewer_of_user(owner)
+    for name in ("お茶", "紅茶", "Tea!"):
+        saved_view_create(name=name, query=SearchQuery(), viewer=viewer)
+    assert sorted(SavedView.objects.values_list("slug", flat=True)) == ["tea", "view", "view-2"]
+    with pytest.raises(ViewRefusedError, match="already have a view named “TEA!”"):
+        saved_view_create(name="TEA!", query=SearchQuery(), viewer=viewer)
+    with pytest.raises(ViewRefusedError, match="needs a name"):
+        saved_view_create(name="  ", query=SearchQuery(), viewer=viewer)
+
+
+def test_view_of_somebody_else_is_not_changed(view):
+    other = viewer_of_user(User.objects.create_superuser("root"))
+    with pytest.raises(ViewRefusedError, match="somebody else"):
+        saved_view_change(view=view, viewer=other, name="Mine")
+    assert SavedView.objects.get().name == "Tea"
+
+
+def test_one_view_is_the_default_of_a_person(owner, view):
+    viewer = viewer_of_user(owner)
+    second = saved_view_create(name="Second", query=SearchQuery(), viewer=viewer)
+    view_mark(view=view, viewer=viewer, is_default=True, pinned=True)
+    view_mark(view=second, viewer=viewer, is_default=True)
+    assert [(one.view.name, one.pinned, one.is_default) for one in openable_views(viewer)] == [
+        ("Tea", True, False),
+        ("Second", False, True),
+    ]
+    assert ViewMark.objects.count() == 2
+
+
+# --- who sees what, and what is counted ------------------------------------------------------------------------------
+
+
+def names(viewer):
+    return [one.view.name for one in openable_views(viewer)]
+
+
+@pytest.fixture
+def shared(corpus, owner):
+    """Views of one person, and another person who may see the project `tea` alone."""
+    stored = {
+        "All": ("", "team"),
+        "Boats": ("project=boat", "team"),
+        "Not boats": ("-project=boat", "team"),
+        "Tea": ("project=tea", "team"),
+        "Mine": ("type=note", "private"),
+    }
+    for name, (query, visibility) in stored.items():
+        save(SavedView(owner=owner, slug=name.lower(), name=name, query=query, visibility=visibility))
+    other = User.objects.create_user("ben")
+    Membership.objects.create(user=other, project=Project.objects.get(slug="tea"), role="reader")
+    return viewer_of_user(other)
+
+
+def test_view_of_the_team_is_not_shown_to_those_who_may_not_see_its_projects(shared, owner):
+    assert names(shared) == ["All", "Tea"]
+    for name in ("Boats", "Mine"):
+        with pytest.raises(ViewNotFoundError):
+            openable_view(shared, SavedView.objects.get(name=name).pk)
+    assert names(viewer_of_user(owner)) == ["All", "Boats", "Mine", "Not boats", "Tea"]
+    key = Viewer(shared.project_ids, frozenset(["read"]), api_key_id=1)
+    assert names(key) == ["All", "Tea"]
+
+
+def test_key_for_every_project_reads_the_views_of_the_owner_of_the_site(shared, owner):
+    User.objects.filter(pk=owner.pk).update(is_superuser=True)
+    assert names(Viewer(None, frozenset(["read"]), api_key_id=1)) == ["All", "Boats", "Mine", "Not boats", "Tea"]
+
+
+def test_views_count_what_their_viewer_may_see_and_what_is_new_since_they_opened_it(shared):
+    everyone = viewer_of_user(User.objects.create_superuser("root"))
+    tea = next(one for one in openable_views(everyone) if one.view.name == "Tea")
+    view_mark(view=tea.view, viewer=everyone, opened=True)
+    changed = Memory.objects.filter(project__slug="tea", state="active").values("pk")[:3]
+    Memory.objects.filter(pk__in=changed).update(updated_at=timezone.now() + timedelta(seconds=1))
+
+    def counted(viewer):
+        views = openable_views(viewer)
+        counts = count_views(views, viewer)
+        return {one.view.name: (counts[one.id].total, counts[one.id].new) for one in views}
+
+    assert counted(shared) == {"All": (8, None), "Tea": (8, None)}
+    boats = {"Boats": (6, None), "Not boats": (8, None)}
+    assert counted(everyone) == {"All": (14, None), "Tea": (8, 3)} | boats

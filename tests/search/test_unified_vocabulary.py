@@ -233,3 +233,17 @@ def test_api_page_and_tool_show_the_record_and_the_way_on(yard, everyone):
     page = html_of(browser.get("/explore/?q=grain+store&mode=unified"))
     assert 'class="kind kind-category"' in page
     assert 'href="/categories/works/grain-store/"' in page
+
+
+def test_terms_of_one_name_are_in_the_order_of_their_types_whoever_used_them_first(mill):
+    for project, kinds in (("vault", ["tool"]), ("mill", ["person", "tool"])):
+        entities = [{"name": "Lamp", "type": kind} for kind in kinds]
+        memory_create(
+            record=MemoryRecord.model_validate({"content": "At night.", "project": project, "entities": entities}),
+            viewer=command_viewer(),
+        )
+    clear_caches()
+    miller = replace(command_viewer(), project_ids=frozenset({Project.objects.get(slug="mill").pk}))
+    entities = [hit for hit in ask("lamp", miller).hits if hit.kind is ResultKind.ENTITY]
+    assert [hit.term.type for hit in entities] == ["person", "tool"]
+    assert entities[0].id > entities[1].id

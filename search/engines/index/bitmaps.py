@@ -1,7 +1,5 @@
 """Roaring bitmaps for counting large sets: the values of a column of a segment, each counted only on demand."""
 
-import contextlib
-import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -162,13 +160,6 @@ def sums(mask: Mask, rows: Array, starts: Array) -> Array:
     marks = np.concatenate([mask.view(np.uint8).take(stretch) for stretch in stretches])
     found: Array = np.add.reduceat(marks, starts, dtype=np.int32)
     return found
-
-
-def release_memory() -> None:
-    """Return freed memory to the system: making bitmaps takes ten times as much as counting."""
-    # Only glibc has malloc_trim.
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def by_value(codes: Array) -> tuple[Array, Array, Array]:

@@ -1,5 +1,6 @@
 """Compares the index with the database: every memory's digest, and the checksum of every file."""
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from search.engines.index.segments import Segment, stream_digests
 from search.engines.index.store import Manifest
 from search.engines.index.transactions import read_snapshot
 from search.engines.segment_store import read_live
+
+# How long to wait for the manifest of words that are committed.
+_COMMIT_SECONDS = 10.0
 
 
 @dataclass(slots=True)
@@ -54,8 +58,22 @@ def compare() -> Comparison:
                 raise
             continue
         # A change during the comparison may look like damage.
-        if found.agrees or _read_now() == before:
+        if found.agrees or (_read_now() == before and _is_settled(*before)):
             return found
+
+
+def _is_settled(generation: Path, manifest: Manifest) -> bool:
+    """Whether the words are those of the manifest. A writer commits the words first; one that was killed then leaves
+    them so, until the next one starts.
+    """
+    until = time.monotonic() + _COMMIT_SECONDS
+    while store.words_commit(generation) != manifest.commit:
+        if time.monotonic() > until:
+            return True
+        time.sleep(0.1)
+        if _read_now() != (generation, manifest):
+            return False
+    return True
 
 
 def _read_now() -> tuple[Path, Manifest]:

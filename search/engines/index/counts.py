@@ -1,7 +1,7 @@
 """All numbers of a match set: facet values, days, and the buckets by date."""
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from itertools import chain
@@ -10,11 +10,20 @@ from typing import Protocol
 import numpy as np
 
 from search.engines.array_files import Array, Mask
-from search.engines.base import BUCKET_DAYS, EngineQuery, FacetCounts, FacetRequest, Value, ValueCount
+from search.engines.base import (
+    BUCKET_DAYS,
+    EngineQuery,
+    FacetCounts,
+    FacetRequest,
+    FacetValues,
+    Spans,
+    Value,
+    ValueCount,
+)
 from search.engines.index import days
 from search.engines.index.bitmaps import BitmapSegment, RowSet
 from search.engines.index.match import MatchMasks
-from search.engines.index.segments import MULTIPLE, QUARTER, Segment
+from search.engines.index.segments import MULTIPLE, QUARTER, SCALARS, Segment
 from search.engines.index.store import View, by_segment, codes_of, column_of, values_at
 from search.facets import FACET, FacetKind
 from search.histogram import DayCounts, HourCount
@@ -27,6 +36,8 @@ _LARGE_SEGMENT = 50_000
 _LARGE_SHARE = 0.05
 # The number of queries whose counts by day are cached.
 _CACHED_DAYS = 8
+# Columns of a table that are counted together; each takes a byte for every memory.
+_COLUMNS_AT_ONCE = 64
 
 
 class CodeCounts(Protocol):
@@ -46,6 +57,15 @@ class CodeCounts(Protocol):
 
     def distinct(self) -> int:
         """The number of codes with a count."""
+
+
+def _blocks(columns: FacetValues | Spans) -> Iterator[tuple[int, FacetValues | Spans]]:
+    """The columns of a table in parts that are counted together, each with the number of its first one."""
+    if isinstance(columns, Spans):
+        yield 0, columns
+        return
+    for first in range(0, len(columns), _COLUMNS_AT_ONCE):
+        yield first, FacetValues(columns.key, columns.values[first : first + _COLUMNS_AT_ONCE])
 
 
 class FacetCounter:
@@ -128,6 +148,46 @@ class FacetCounter:
         later = int(np.count_nonzero(found >= days.microseconds_of(now)))
         since = [int(np.count_nonzero(found >= moment)) - later for moment in moments]
         return (*since, self._matches.count(mask) - since[-1] - later, later)
+
+    def cross(self, plan: EngineQuery, rows: FacetValues, columns: FacetValues | Spans) -> Array:
+        """A table of counts, by a value and by another value or a span of time."""
+        found = np.zeros((len(rows), len(columns)), np.int64)
+        if not found.size:
+            return found
+        mask, column = self._matches.of(plan), column_of(rows.key, plan)
+        known, length = self._view.dictionary.codes[column], self._view.sizes[column]
+        codes = [known.get(value, 0) if value != "" else 0 for value in rows.values]
+        for segment in self._view.segments:
+            within = mask[segment.span]
+            for first, some in _blocks(columns):
+                count = self._column_counter(segment, plan, some)
+                for place, code in enumerate(codes):
+                    if 0 < code < length and len(docs := segment.rows_of(column, code)):
+                        found[place, first : first + len(some)] += count(docs[within.take(docs)])
+        return found
+
+    def _column_counter(
+        self, segment: Segment, plan: EngineQuery, columns: FacetValues | Spans
+    ) -> Callable[[Array], Array]:
+        """A function that counts some rows of a segment by column."""
+        if isinstance(columns, Spans):
+            labels = days.span_labels(segment, columns.edges)
+            # The first and the last label are those outside of all spans.
+            return lambda rows: np.bincount(labels.take(rows), minlength=len(columns) + 2)[1:-1]
+        column = column_of(columns.key, plan)
+        known, length = self._view.dictionary.codes[column], self._view.sizes[column]
+        codes = [code if (code := known.get(value, 0)) < length else 0 for value in columns.values]
+        if column in SCALARS:
+            places = np.full(length, len(codes), np.int64)
+            places[[code for code in codes if code]] = [n for n, code in enumerate(codes) if code]
+            return lambda rows: np.bincount(places.take(segment.arrays[column].take(rows)), minlength=len(codes) + 1)[
+                :-1
+            ]
+        having = np.zeros((len(codes), segment.size), np.bool_)
+        for place, code in enumerate(codes):
+            if code:
+                having[place, segment.rows_of(column, code)] = True
+        return lambda rows: np.count_nonzero(having[:, rows], axis=1)
 
     def _quarters_of(self, mask: Mask) -> Array:
         if (known := self._quarters.get(id(mask))) is None:

@@ -12,31 +12,38 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from django.db import connection
 
+from search.area import Tile
 from search.engines.array_files import Array, DamagedError
 from search.engines.base import (
+    COARSE_BITS,
+    TILE_BITS,
     Counts,
     EngineQuery,
     EngineUnavailableError,
     FacetRequest,
+    FacetValues,
+    MapTile,
     MatchSet,
     Neighbours,
     Place,
+    Spans,
     Value,
     VectorQuery,
 )
 from search.engines.column_snapshot import ColumnSnapshot
 from search.engines.index import days, outbox, store, words
 from search.engines.index.counts import FacetCounter
-from search.engines.index.match import MatchMasks
+from search.engines.index.match import MatchMasks, places_by_doc
 from search.engines.index.segments import title_keys
-from search.engines.index.store import View, docs_of, ids_at, values_at
-from search.engines.index.word_ranking import by_date, date_of, ranked, word_scores
+from search.engines.index.store import View, column_of, docs_of, ids_at, values_at
+from search.engines.index.word_ranking import by_number, numbers_of, ranked, word_scores
 from search.engines.knn import similarities_of
 from search.engines.segment_store import NotReadableError
 from search.facets import FACETS
-from search.histogram import NO_DAYS, HourCount
+from search.histogram import NO_DAYS, HourCount, Numbers
 from search.query import Sort
 
 logger = logging.getLogger(__name__)
@@ -152,7 +159,7 @@ class IndexEngine:
             if order == Sort.TITLE:
                 return [(place.id, None) for place in by_title(self._view, docs, offset, limit)]
             # Without their dates, since these may be all memories.
-            docs = by_date(self._view, docs, offset + limit, order)[offset:]
+            docs = by_number(self._view, docs, offset + limit, order, plan.recalls)[offset:]
             return [(memory_id, None) for memory_id in ids_at(self._view, docs)]
 
     def places(
@@ -163,10 +170,11 @@ class IndexEngine:
             if order == Sort.TITLE:
                 return by_title(self._view, docs, offset, limit, after)
             if after is not None:
-                docs = _after(self._view, docs, order, after)
-            docs = by_date(self._view, docs, offset + limit, order)[offset:]
-            dates = map(days.instant_of, values_at(self._view, date_of(order), docs).tolist())
-            return [Place(*one) for one in zip(dates, ids_at(self._view, docs), strict=True)]
+                docs = _after(self._view, docs, order, after, plan.recalls)
+            docs = by_number(self._view, docs, offset + limit, order, plan.recalls)[offset:]
+            numbers = numbers_of(self._view, docs, order, plan.recalls).tolist()
+            keys = numbers if order == Sort.RECALLED else map(days.instant_of, numbers)
+            return [Place(*one) for one in zip(keys, ids_at(self._view, docs), strict=True)]
 
     def counts(
         self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
@@ -202,6 +210,51 @@ class IndexEngine:
             inside = self._matches.of(plan) if plan.start is not None or plan.end is not None else None
             around = self._matches.of(near)
             return self._counter.hours(around if inside is None else around | inside, inside, zone)
+
+    def cross(self, plan: EngineQuery, rows: FacetValues, columns: FacetValues | Spans) -> Numbers:
+        with reporting_failures(self._view):
+            return self._counter.cross(plan, rows, columns)
+
+    def map_tile(
+        self, plan: EngineQuery, layout: tuple[int, int], tile: Tile, groups: Sequence[EngineQuery], *, limit: int
+    ) -> MapTile:
+        with reporting_failures(self._view):
+            placed = places_by_doc(self._view, *layout)
+            docs = self._matches.docs(self._matches.of(plan))
+            docs = docs[placed.in_tile(tile)[docs]]
+            xs, ys = placed.xs[docs], placed.ys[docs]
+            codes = np.zeros(len(docs), np.uint8)
+            for number, group in reversed(list(enumerate(groups, 1))):
+                codes[self._matches.of(group)[docs]] = number
+            if len(docs) <= limit:
+                return MapTile(len(docs), xs, ys, codes, np.ones(len(docs), np.int64))
+            shift, last = tile.bits - TILE_BITS, (1 << TILE_BITS) - 1
+            squares = ((xs >> shift & last).astype(np.int64) << TILE_BITS | (ys >> shift & last)) << 8 | codes
+            counts = np.bincount(squares)
+            found = np.flatnonzero(counts)
+            columns, rows = found >> (8 + TILE_BITS), found >> 8 & last
+            return MapTile(
+                len(docs),
+                columns.astype(np.uint16),
+                rows.astype(np.uint16),
+                (found & 255).astype(np.uint8),
+                counts[found],
+                is_grid=True,
+            )
+
+    def map_cells(
+        self, plan: EngineQuery, layout: tuple[int, int], key: str, values: Sequence[Value]
+    ) -> dict[Value, npt.NDArray[np.int64]]:
+        with reporting_failures(self._view):
+            placed = places_by_doc(self._view, *layout)
+            mask = self._matches.of(plan) & placed.mask
+            squares = (placed.xs >> 16 - COARSE_BITS).astype(np.int64) << COARSE_BITS | placed.ys >> 16 - COARSE_BITS
+            found = {}
+            for value in values:
+                docs = self._matches.docs_having(column_of(key, plan), value)
+                if len(docs := docs[mask[docs]]):
+                    found[value] = np.bincount(squares[docs], minlength=1 << 2 * COARSE_BITS)
+            return found
 
     def similar_terms(self, plan: EngineQuery, term: str) -> list[str]:
         with reporting_failures(self._view):
@@ -239,11 +292,11 @@ def _shifted(moment: datetime, by: timedelta) -> datetime:
         return moment
 
 
-def _after(view: View, docs: Array, order: Sort, place: Place) -> Array:
-    """The docs after a place in an order by date."""
+def _after(view: View, docs: Array, order: Sort, place: Place, recalls: int) -> Array:
+    """The docs after a place in an order by date or recalls."""
     sign = 1 if order == Sort.OLDEST else -1
-    beyond = sign * values_at(view, date_of(order), docs)
-    edge = sign * days.microseconds_of(place.key)  # type: ignore[arg-type]
+    beyond = sign * numbers_of(view, docs, order, recalls)
+    edge = sign * (days.microseconds_of(place.key) if isinstance(place.key, datetime) else int(place.key))
     tied = np.flatnonzero(beyond == edge)
     mask = beyond > edge
     mask[tied] = sign * values_at(view, "id", docs[tied]) > sign * place.id

@@ -30,7 +30,7 @@ from search.engines.index.writer import SEGMENT_ROWS, Writer
 from search.engines.polling import POLL_SECONDS, RETRY_SECONDS, Healthy, Stop, StoppedError, never, repeat, wait
 from search.engines.segment_store import NotReadableError, replace_file
 from search.engines.vectors import writer as replica
-from web.processes import SupervisedProcess
+from web.processes import SupervisedProcess, release_memory
 
 logger = logging.getLogger(__name__)
 
@@ -163,6 +163,7 @@ def build(root: Path, progress: Progress = _ignore, stop: Stop = never) -> Path:
         writer.close()
         shutil.rmtree(generation, ignore_errors=True)
         raise
+    release_memory()
     crash_points.reached("generation made")
     # The generation was built with these changes.
     _activate(root, generation, seen)

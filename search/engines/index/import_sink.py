@@ -109,6 +109,8 @@ def _index_row(snapshot: MemorySnapshot, columns: dict[str, list[int]], stored: 
         updated=updated,
         title=stored.title,
         digest=stored.digest,
+        valid_since=stored.valid_since,
+        valid_until=stored.valid_until,
     )
 
 

@@ -131,13 +131,9 @@ def _link_files(generation: Path, stage: Path, manifest: Manifest, meta: bytes) 
     for name in manifest.files:
         _link(generation / name, stage / name)
     kept = ["meta.json"]
-    for segment in json.loads(meta)["segments"]:
-        of_segment = segment["segment_id"].replace("-", "")
-        deletes = segment.get("deletes")
-        for path in (generation / "words").glob(f"{of_segment}.*"):
-            if path.suffix != ".del" or (deletes and path.name == f"{of_segment}.{deletes['opstamp']}.del"):
-                _link(path, stage / "words" / path.name)
-                kept.append(path.name)
+    for path in words.segment_files(generation / "words", meta):
+        _link(path, stage / "words" / path.name)
+        kept.append(path.name)
     # The files that tantivy may remove after a merge.
     (stage / "words" / ".managed.json").write_text(json.dumps(kept))
     (stage / "words" / "meta.json").write_bytes(meta)
@@ -187,7 +183,7 @@ class StageWriter:
             if one.fields is None:
                 document = words.document(self._docs, one.vector)
             else:
-                document = words.placed_document(self._docs, one.fields)
+                document = words.placed_document(self._docs, one.fields, is_joined=one.is_joined)
             documents.add_document(document)
             self._expected.append(memory_id)
             self._docs += 1

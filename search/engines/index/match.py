@@ -4,17 +4,22 @@ A mask has one byte per doc.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import reduce
 from itertools import chain
 
 import numpy as np
 
+from search.area import INSIDE, OUTLINE, Area, Tile, cells_of
 from search.engines.array_files import Array, Mask
 from search.engines.base import NO_NEIGHBOURS, EngineQuery, Filter, Ids, LanguageText, Neighbours, Value
 from search.engines.index import days, words
 from search.engines.index.segments import SCALARS
 from search.engines.index.store import View, codes_of, column_of, docs_of, values_at
 from search.engines.knn import nearest_candidates
+from search.engines.map_places import Coordinates, read_places
+from search.engines.recall_counts import read_recalls
 from text.analysis import Pattern
 from text.query_syntax import Alternative, TextQuery
 from web.cache import RevisionCache
@@ -103,6 +108,14 @@ class MatchMasks:
                 masks.append(self._included(chosen, plan))
         if (since := plan.updated_from) is not None:
             masks.append(self.cached(("updated", since), lambda: self._updated(days.microseconds_of(since))))
+        if (then := plan.as_of) is not None:
+            masks.append(self.cached(("as of", then), lambda: self._valid(days.microseconds_of(then))))
+        if (area := plan.area) is not None:
+            masks.append(self.cached(("area", area), lambda: self._in_area(area)))
+        if plan.recalled_from is not None:
+            masks.append(self._recalled(plan, plan.recalled_from))
+        if plan.not_recalled_from is not None:
+            masks.append(~self._recalled(plan, plan.not_recalled_from))
         if plan.start is not None or plan.end is not None:
             masks.append(self.cached(("dates", plan.start, plan.end), lambda: self._dated(plan)))
         return reduce(np.logical_and, masks) if len(masks) > 1 else masks[0]
@@ -137,6 +150,15 @@ class MatchMasks:
                     stretch[segment.rows_of(column, code)] = True
         return mask
 
+    def docs_having(self, column: str, value: Value) -> Array:
+        """The docs with a value, not cached: for many values of which each is asked for once."""
+        found = [
+            segment.first + segment.rows_of(column, code).astype(np.int64)
+            for code in codes_of(self._view, column, (value,))
+            for segment in self._view.segments
+        ]
+        return np.concatenate([np.empty(0, np.int64), *found])
+
     def without_value(self, key: str) -> Mask:
         """The docs without a value in a facet."""
         return self.cached(("none", key), lambda: self._coded(key, [0]))
@@ -150,6 +172,34 @@ class MatchMasks:
             if plan.end is not None:
                 stretch &= created < days.microseconds_of(plan.end)
         return mask
+
+    def _valid(self, then: int) -> Mask:
+        mask = np.zeros(self._view.manifest.size, np.bool_)
+        for segment in self._view.segments:
+            mask[segment.span] = (segment.arrays["valid_since"] < then) & (segment.arrays["valid_until"] >= then)
+        return mask
+
+    def _in_area(self, area: Area) -> Mask:
+        if not area.corners:
+            return np.zeros(self._view.manifest.size, np.bool_)
+        placed = places_by_doc(self._view, area.layout_id, area.revision)
+        kinds = area.cells().take(placed.cells)
+        mask: Mask = (kinds == INSIDE) & placed.mask
+        near = np.flatnonzero((kinds == OUTLINE) & placed.mask)
+        mask[near] = area.contains(placed.xs[near].astype(np.int64), placed.ys[near].astype(np.int64))
+        return mask
+
+    def _recalled(self, plan: EngineQuery, since: datetime) -> Mask:
+        """The docs whose last recall is not before an instant."""
+        # Recalls are stored by the second, so those of the second in which the instant is are before it.
+        seconds = max(0, -(-days.microseconds_of(since) // 1_000_000))
+
+        def find() -> Mask:
+            recalled = recalls_by_doc(self._view, plan.recalls)
+            mask: Mask = (recalled.seconds >= seconds) & (recalled.totals > 0)
+            return mask
+
+        return self.cached(("recalled", since, plan.recalls), find)
 
     def _updated(self, since: int) -> Mask:
         mask = np.zeros(self._view.manifest.size, np.bool_)
@@ -210,6 +260,69 @@ class MatchMasks:
         if (known := self._docs.get(id(mask))) is None:
             known = self._docs[id(mask)] = (mask, np.flatnonzero(mask))
         return known[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DocPlaces:
+    """The places of the map by doc, the cells that they are in, and the docs that have one."""
+
+    layout_id: int
+    revision: int
+    xs: Coordinates
+    ys: Coordinates
+    cells: Coordinates
+    mask: Mask
+
+    def in_tile(self, tile: Tile) -> Mask:
+        """The docs with a place in a tile."""
+        if not tile.zoom:
+            return self.mask
+        found: Mask = self.mask & (self.xs >> tile.bits == tile.column) & (self.ys >> tile.bits == tile.row)
+        return found
+
+
+def places_by_doc(view: View, layout_id: int, revision: int) -> DocPlaces:
+    """The places at a revision, or at a newer one, cached with the view."""
+    known = view.cache.get("places")
+    if isinstance(known, DocPlaces) and known.layout_id == layout_id and known.revision >= revision:
+        return known
+    places = read_places(layout_id, revision)
+    size = view.manifest.size
+    xs, ys, mask = np.zeros(size, np.uint16), np.zeros(size, np.uint16), np.zeros(size, np.bool_)
+    docs = docs_of(view, places.ids)
+    found = docs >= 0
+    docs = docs[found]
+    xs[docs], ys[docs], mask[docs] = places.xs[found], places.ys[found], True
+    cells = cells_of(xs.astype(np.int64), ys.astype(np.int64)).astype(np.uint16)
+    made = DocPlaces(layout_id, places.revision, xs, ys, cells, mask)
+    view.cache["places"] = made
+    return made
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DocRecalls:
+    """How often each doc was recalled, and the second of the last time; zeros for never."""
+
+    revision: int
+    totals: Array
+    seconds: Array
+
+
+def recalls_by_doc(view: View, revision: int) -> DocRecalls:
+    """The recalls at a revision, or at a newer one, cached with the view."""
+    known = view.cache.get("recalls")
+    if isinstance(known, DocRecalls) and known.revision >= revision:
+        return known
+    counts = read_recalls(revision)
+    size = view.manifest.size
+    totals, seconds = np.zeros(size, np.uint32), np.zeros(size, np.uint32)
+    docs = docs_of(view, counts.ids)
+    found = docs >= 0
+    docs = docs[found]
+    totals[docs], seconds[docs] = counts.totals[found], counts.seconds[found]
+    made = DocRecalls(counts.revision, totals, seconds)
+    view.cache["recalls"] = made
+    return made
 
 
 class _MaskCandidates:

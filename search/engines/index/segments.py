@@ -17,10 +17,12 @@ import numpy as np
 import psycopg
 from django.db import connection
 
+from search.engines import validity
 from search.engines.array_files import Array, DamagedError, Mask, arrays_map, arrays_write
 from search.engines.base import Value
-from search.engines.index.bitmaps import Bitmaps, by_value, is_shared, release_memory, sums
+from search.engines.index.bitmaps import Bitmaps, by_value, is_shared, sums
 from search.facets import FACETS, OWN_CATEGORIES, FacetKind
+from web.processes import release_memory
 
 _IS_SCALAR = {FacetKind.PROJECT, FacetKind.SCALAR}
 # Columns with one code per row, by facet, with the column of memories that each is read from.
@@ -55,6 +57,9 @@ class IndexRow(NamedTuple):
     updated: int
     title: str
     digest: int
+    # From and to before which it is valid; by default always.
+    valid_since: int = -(2**63)
+    valid_until: int = 2**63 - 1
 
 
 class Dictionary:
@@ -193,6 +198,7 @@ class Segment:
         for column in made:
             if column in MULTIPLE:
                 _release_pages(self.arrays[f"{column}.rows"])
+        # Making bitmaps takes ten times as much as counting.
         release_memory()
 
     def write(self, path: Path) -> None:
@@ -257,6 +263,8 @@ class SegmentBuilder:
             "id": np.array([row.id for row in rows], np.int64),
             "created": created,
             "updated": np.array([row.updated for row in rows], np.int64),
+            "valid_since": np.array([row.valid_since for row in rows], np.int64),
+            "valid_until": np.array([row.valid_until for row in rows], np.int64),
             "digest": np.array([row.digest for row in rows], np.int64),
             **title_keys([row.title for row in rows]),
         }
@@ -272,7 +280,7 @@ def merge_segments(segments: Sequence[Segment], live: Mask) -> Segment:
     values.
     """
     arrays: dict[str, Array] = {}
-    for name in ("id", "created", "updated", "digest", "title1", "title2", *SCALARS):
+    for name in ("id", "created", "updated", "valid_since", "valid_until", "digest", "title1", "title2", *SCALARS):
         # The widest type of each column is kept.
         arrays[name] = np.concatenate([segment.arrays[name] for segment in segments])
     kept = np.concatenate([live[segment.span] for segment in segments])
@@ -334,12 +342,18 @@ def title_keys(titles: Sequence[str]) -> dict[str, Array]:
 _MOMENT = "CASE WHEN isfinite({0}) THEN (extract(epoch FROM {0}) * 1000000)::bigint END"
 _CREATED, _UPDATED = _MOMENT.format("m.created_at"), _MOMENT.format("m.updated_at")
 _INFINITE_DATE = "NOT (isfinite(m.created_at) AND isfinite(m.updated_at))"
+# Dates of validity may be infinite; beyond these years nobody can ask for one.
+_VALIDITY = "(extract(epoch FROM least(greatest({0}, '0001-01-01Z'), '9999-12-31T23:59:59.999999Z')) * 1000000)::bigint"
+_SINCE = _VALIDITY.format(validity.SINCE)
+_UNTIL = _VALIDITY.format(f"coalesce({validity.UNTIL}, 'infinity')")
 # Everything that the index holds of a memory is part of its digest.
 _COLUMNS = ", ".join(
     [
         *(f"m.{column}" for column in (*SCALAR_SOURCES.values(), *MULTIPLE_SOURCES.values())),
         _CREATED,
         _UPDATED,
+        _SINCE,
+        _UNTIL,
         "lower(m.title)",
     ]
 )
@@ -391,13 +405,16 @@ class StoredRow:
     digest: int
     state: str
     title: str
+    valid_since: int
+    valid_until: int
 
 
 def load_stored(ids: Sequence[int], version: int) -> list[StoredRow]:
     """Load the memories of these ids, ordered by id."""
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT m.id, {_DIGEST.format(version=version)}, m.state, lower(m.title) FROM memories_memory m"
+            f"SELECT m.id, {_DIGEST.format(version=version)}, m.state, lower(m.title), {_SINCE}, {_UNTIL}"
+            " FROM memories_memory m"
             " WHERE m.id = ANY(%s) ORDER BY m.id",
             [list(ids)],
         )
@@ -415,7 +432,7 @@ def _stream(statement: str) -> Iterator[Any]:
 
 def _index_rows(found: Iterable[Sequence[Any]], unindexable: list[int]) -> Iterator[tuple[IndexRow, str]]:
     for stored in found:
-        memory_id, digest, terms, *values, created, updated, title = stored
+        memory_id, digest, terms, *values, created, updated, since, until, title = stored
         if created is None or updated is None:
             unindexable.append(memory_id)
             continue
@@ -428,6 +445,8 @@ def _index_rows(found: Iterable[Sequence[Any]], unindexable: list[int]) -> Itera
                 updated=updated,
                 title=title,
                 digest=digest,
+                valid_since=since,
+                valid_until=until,
             ),
             terms,
         )

@@ -34,7 +34,7 @@ from search.engines.segment_store import NotReadableError, SnapshotReader, repla
 from search.facets import FACET, FacetKind
 
 # Increased whenever files of an older format cannot be read, or would mean something else.
-_FORMAT = 4
+_FORMAT = 6
 # The version of the index. It covers the columns, so that a new facet leads to a new index.
 SCHEMA = zlib.crc32(f"{_FORMAT} {' '.join(COLUMNS)}".encode())
 

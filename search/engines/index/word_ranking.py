@@ -16,7 +16,7 @@ from django.db import connection
 from search.engines.array_files import Array, Mask
 from search.engines.base import EngineQuery, Ids, Value
 from search.engines.index import words
-from search.engines.index.match import MatchMasks
+from search.engines.index.match import MatchMasks, recalls_by_doc
 from search.engines.index.store import View, docs_of, ids_at, values_at
 from search.engines.sql import RANK, tsquery
 from search.query import Sort
@@ -30,21 +30,25 @@ _FIRST_LOOK = 200
 _DEEPEST_LOOK = 100_000
 
 
-def by_date(view: View, docs: Array, limit: int, order: Sort = Sort.NEWEST) -> Array:
-    """The first `limit` docs by a date; ties are broken by id in the same direction."""
-    if order != Sort.UPDATED:
+def by_number(view: View, docs: Array, limit: int, order: Sort = Sort.NEWEST, recalls: int = 0) -> Array:
+    """The first `limit` docs by a date or by recalls, whose revision is given; ties are broken by id in the same
+    direction.
+    """
+    if order in {Sort.NEWEST, Sort.OLDEST}:
         # Quarters of an hour take half the memory of instants, and decide most comparisons.
         docs = docs[_top_positions(values_at(view, "quarter", docs), limit, oldest=order == Sort.OLDEST)]
-    keys = values_at(view, date_of(order), docs)
+    keys = numbers_of(view, docs, order, recalls)
     docs = docs[kept := _top_positions(keys, limit, oldest=order == Sort.OLDEST)]
     sign = 1 if order == Sort.OLDEST else -1
     found: Array = docs[np.lexsort((sign * values_at(view, "id", docs), sign * keys[kept]))[:limit]]
     return found
 
 
-def date_of(order: Sort) -> str:
-    """The column of an order by date."""
-    return "updated" if order == Sort.UPDATED else "created"
+def numbers_of(view: View, docs: Array, order: Sort, recalls: int) -> Array:
+    """The numbers by which docs are ordered: microseconds of a date, or recalls."""
+    if order == Sort.RECALLED:
+        return recalls_by_doc(view, recalls).totals.take(docs).astype(np.int64)
+    return values_at(view, "updated" if order == Sort.UPDATED else "created", docs)
 
 
 def _top_positions(keys: Array, limit: int, *, oldest: bool) -> Array:
@@ -86,7 +90,7 @@ def ranked(view: View, matches: MatchMasks, plan: EngineQuery, mask: Mask, limit
     hits = len(matched)
     query = words.rank_query(plan.texts)
     if query is None or not limit or not hits:
-        newest = by_date(view, matches.docs(every), limit)
+        newest = by_number(view, matches.docs(every), limit)
         return newest, np.zeros(len(newest))
     if plan.project_ids is not None:
         docs, scores = _ranked_among_visible(view, matches, plan, matched, limit)
@@ -118,7 +122,7 @@ def _and_newest(view: View, every: Mask, docs: Array, scores: Scores, limit: int
         # Matches by name, or by an exclusion in a language without positive words, have no score.
         rest = every.copy()
         rest[docs] = False
-        others = by_date(view, np.flatnonzero(rest), limit - len(docs))
+        others = by_number(view, np.flatnonzero(rest), limit - len(docs))
         docs = np.concatenate([docs, others.astype(docs.dtype)])
         scores = np.concatenate([scores, np.zeros(len(others))])
     return docs, scores

@@ -1,6 +1,7 @@
 """The words of the derived index: terms in tantivy, and the queries for them.
 
 The document of a memory has its terms with their positions, once for all fields and once for the title, and its doc.
+The beginning of a content that serves as its title is apart from titles that somebody wrote, whose words count more.
 Nothing is parsed here: the terms of documents and queries come from `text.analysis`.
 """
 
@@ -21,11 +22,12 @@ import tantivy
 
 from search.engines.base import LanguageText
 from text.analysis import Pattern, is_hyphenated, needs_no_position
-from text.bulk_terms import FieldTerms
+from text.bulk_terms import FieldTerms, join_fields
 
 DOC = "doc"
 WORDS = "words"
 TITLE = "title"
+BEGINNING = "beginning"
 
 _PHRASES_AT_ONCE = 500
 
@@ -39,7 +41,6 @@ _HEAP_BYTES = 128_000_000
 _LEXEME = re.compile(r"'((?:[^']|'')*)'(?::([0-9A-D,]+))?")
 
 _EVERY_SEGMENT = (".term", ".idx", ".pos", ".fast", ".fieldnorm")
-_SEGMENT_FILES = {*_EVERY_SEGMENT, ".store", ".del"}
 _FOOTER_MAGIC = 1337
 
 Docs = npt.NDArray[np.uint32]
@@ -62,6 +63,7 @@ def schema() -> tantivy.Schema:
     # The terms are analysed already; every index has this tokenizer.
     builder.add_text_field(WORDS, tokenizer_name="whitespace", index_option="position")
     builder.add_text_field(TITLE, tokenizer_name="whitespace", index_option="position")
+    builder.add_text_field(BEGINNING, tokenizer_name="whitespace", index_option="position")
     return builder.build()
 
 
@@ -84,20 +86,38 @@ def open_index(path: Path) -> tantivy.Index:
 
 
 def damaged_files(path: Path) -> list[str]:
-    """Describe the files that are missing or fail the checksum that tantivy ends each with."""
-    found = []
-    for file in sorted(path.iterdir()):
-        if file.suffix not in _SEGMENT_FILES:
-            continue
-        data = file.read_bytes()
+    """Describe the files of the segments that are missing or fail the checksum that tantivy ends each with."""
+    while True:
+        meta = (path / "meta.json").read_bytes()
         try:
-            length, magic = struct.unpack("<II", data[-8:])
-            foot = json.loads(data[-8 - length : -8]) if magic == _FOOTER_MAGIC else {}
-        except (struct.error, ValueError):
-            foot = {}
-        if foot.get("crc") != zlib.crc32(data[: -8 - length] if foot else b""):
-            found.append(f"{file.name} is damaged")
-    return found + [f"{name} is missing" for name in missing_files(path)]
+            damaged = [file.name for file in segment_files(path, meta) if not _is_whole(file.read_bytes())]
+        except FileNotFoundError:
+            # Tantivy removes files of segments that a commit has replaced.
+            if (path / "meta.json").read_bytes() == meta:
+                raise
+            continue
+        return [f"{name} is damaged" for name in damaged] + [f"{name} is missing" for name in missing_files(path)]
+
+
+def _is_whole(data: bytes) -> bool:
+    try:
+        length, magic = struct.unpack("<II", data[-8:])
+        foot = json.loads(data[-8 - length : -8]) if magic == _FOOTER_MAGIC else {}
+    except (struct.error, ValueError):
+        foot = {}
+    return bool(foot) and foot.get("crc") == zlib.crc32(data[: -8 - length])
+
+
+def segment_files(path: Path, meta: bytes) -> list[Path]:
+    """The files of the segments that a meta.json names. The folder also has files that are still being written, and
+    files that no segment uses any more.
+    """
+    found = []
+    for segment in json.loads(meta)["segments"]:
+        name, deletes = segment["segment_id"].replace("-", ""), segment.get("deletes")
+        in_use = f"{name}.{deletes['opstamp']}.del" if deletes else ""
+        found += [file for file in sorted(path.glob(f"{name}.*")) if file.suffix != ".del" or file.name == in_use]
+    return found
 
 
 def missing_files(path: Path) -> list[str]:
@@ -131,13 +151,21 @@ def document(doc: int, terms: str) -> tantivy.Document:
     for placed in fields:
         placed.sort()
     if all(map(_is_gapless, fields)):
-        return placed_document(doc, [_field_terms(placed) for placed in fields])
+        title, *others, content = fields
+        is_joined = _are_joined(title, content)
+        ordered = [_field_terms(placed) for placed in (title, content, *others)]
+        return placed_document(doc, ordered, is_joined=is_joined)
     # Postgres drops positions above its limit: keep the others, so that no terms become adjacent.
     made = _with_doc(doc)
     every = sorted(itertools.chain.from_iterable(fields))
-    _add(made, (WORDS,), [(term, at) for at, term in every])
-    _add(made, (TITLE,), [(term, at) for at, term in fields[0]])
+    _add(made, WORDS, [(term, at) for at, term in every])
+    _add(made, BEGINNING if _are_joined(fields[0], fields[3]) else TITLE, [(term, at) for at, term in fields[0]])
     return made
+
+
+def _are_joined(title: Sequence[tuple[int, str]], content: Sequence[tuple[int, str]]) -> bool:
+    """Whether a content begins with its title, or is nothing else."""
+    return not content or (bool(title) and content[0][0] == title[-1][0] + 1)
 
 
 def _is_gapless(placed: Sequence[tuple[int, str]]) -> bool:
@@ -159,15 +187,19 @@ def _field_terms(placed: Sequence[tuple[int, str]]) -> FieldTerms:
     return [(term, at - first) for at, term in placed]
 
 
-def placed_document(doc: int, fields: Sequence[FieldTerms]) -> tantivy.Document:
-    """A document from the terms of its fields; the first field is the title.
+def placed_document(doc: int, fields: Sequence[FieldTerms], *, is_joined: bool = False) -> tantivy.Document:
+    """A document from the terms of its fields; the first field is the title. `is_joined`: the second one continues it.
 
     Tantivy leaves a gap between values, as there is between fields. Passing a text of words at consecutive positions
     takes a sixth of the time of passing its tokens.
     """
     made = _with_doc(doc)
-    for number, terms in enumerate(fields):
-        _add(made, (WORDS,) if number else (WORDS, TITLE), terms)
+    title, *others = fields
+    _add(made, BEGINNING if is_joined or not any(others[0]) else TITLE, title)
+    if is_joined:
+        title, *others = join_fields(title, others[0]), *others[1:]
+    for terms in (title, *others):
+        _add(made, WORDS, terms)
     return made
 
 
@@ -177,20 +209,28 @@ def _with_doc(doc: int) -> tantivy.Document:
     return made
 
 
-def _add(made: tantivy.Document, names: Sequence[str], terms: FieldTerms) -> None:
+def _add(made: tantivy.Document, name: str, terms: FieldTerms) -> None:
     if isinstance(terms, list):
         tokens = [tantivy.Token(term, position, 0, 0) for term, position in terms]
-        for name in names:
-            made.add_pre_tokenized_text(name, tantivy.PreTokenizedString("", tokens))
+        made.add_pre_tokenized_text(name, tantivy.PreTokenizedString("", tokens))
     else:
         for text in filter(None, terms):
-            for name in names:
-                made.add_text(name, text)
+            made.add_text(name, text)
 
 
 def pattern_query(pattern: Pattern) -> tantivy.Query:
     """A query for a pattern. For a phrase that ends in a prefix it ignores the order of the words."""
-    field = TITLE if pattern.field == "title" else WORDS
+    queries = [_field_query(pattern, field) for field in _fields(pattern)]
+    if len(queries) == 1:
+        return queries[0]
+    return tantivy.Query.boolean_query([(tantivy.Occur.Should, query) for query in queries])
+
+
+def _fields(pattern: Pattern) -> tuple[str, ...]:
+    return (TITLE, BEGINNING) if pattern.field == "title" else (WORDS,)
+
+
+def _field_query(pattern: Pattern, field: str) -> tantivy.Query:
     if pattern.prefix:
         begins = tantivy.Query.regex_query(_SCHEMA, field, re.escape(pattern.terms[-1]) + ".*")
         exact = [tantivy.Query.term_query(_SCHEMA, field, term) for term in pattern.terms[:-1]]
@@ -217,16 +257,16 @@ def docs_having(searcher: tantivy.Searcher, pattern: Pattern, first: int, limit:
         return docs_of(searcher, pattern_query(pattern), first, limit)
     # Tantivy limits the number of terms that a prefix in a phrase expands to, so search the phrase with each term that
     # has the prefix and occurs together with the other words.
-    field = TITLE if pattern.field == "title" else WORDS
-    among = tantivy.Query.const_score_query(pattern_query(pattern), 1.0)
-    terms = [term for term, _ in searcher.terms_with_prefix(field, pattern.terms[-1], among, limit=None)]
     found = [np.empty(0, np.uint32)]
-    for start in range(0, len(terms), _PHRASES_AT_ONCE):
-        phrases = [
-            (tantivy.Occur.Should, tantivy.Query.phrase_query(_SCHEMA, field, _at_places(pattern, term)))
-            for term in terms[start : start + _PHRASES_AT_ONCE]
-        ]
-        found.append(docs_of(searcher, tantivy.Query.boolean_query(phrases), first, limit))
+    for field in _fields(pattern):
+        among = tantivy.Query.const_score_query(_field_query(pattern, field), 1.0)
+        terms = [term for term, _ in searcher.terms_with_prefix(field, pattern.terms[-1], among, limit=None)]
+        for start in range(0, len(terms), _PHRASES_AT_ONCE):
+            phrases = [
+                (tantivy.Occur.Should, tantivy.Query.phrase_query(_SCHEMA, field, _at_places(pattern, term)))
+                for term in terms[start : start + _PHRASES_AT_ONCE]
+            ]
+            found.append(docs_of(searcher, tantivy.Query.boolean_query(phrases), first, limit))
     return np.unique(np.concatenate(found))
 
 

@@ -12,16 +12,24 @@ from django.db import connection
 
 from memories.models import VectorChange
 from search.engines.base import Ids
+from web.cache import RepeatedReads
+from web.distribution import is_distributed
 
 # Above this many changes, readers do not use the replica.
 MAX_CHANGES = 200
 
 _STANDING = """
-SELECT (SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = 'memories_chunk'::regclass), vectors, replica,
+SELECT {chunks}, vectors, replica,
        (SELECT count(*) FROM (SELECT FROM memories_vectorchange WHERE revision > %(known)s LIMIT %(most)s + 1) AS few),
        ARRAY(SELECT unnest(memory_ids) FROM (SELECT memory_ids FROM memories_vectorchange
              WHERE revision > %(known)s AND model_id = %(model)s ORDER BY revision LIMIT %(most)s) AS few)
 FROM memories_corpus WHERE id = 1"""
+_CHUNKS = "(SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = 'memories_chunk'::regclass)"
+# In a cluster that table is empty: the estimates of its shards are asked for, which takes a question to every node.
+_CHUNKS_ON_SHARDS = """
+SELECT coalesce(sum(result::bigint), 0) FROM run_command_on_shards('memories_chunk',
+  $$SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = '%s'::regclass$$) WHERE success"""
+_on_shards = RepeatedReads[tuple[object, ...], int]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +55,27 @@ class ChangeState:
 
 
 def change_state(known: int = 0, model_id: int = 0, most: int = MAX_CHANGES) -> ChangeState:
+    chunks = str(_chunks_on_shards()) if is_distributed() else _CHUNKS
     with connection.cursor() as cursor:
-        cursor.execute(_STANDING, {"known": known, "model": model_id, "most": most})
+        cursor.execute(_STANDING.format(chunks=chunks), {"known": known, "model": model_id, "most": most})
         row = cursor.fetchone()
     if row is None:
         return ChangeState()
     chunks, revision, replica, changes, ids = row
     return ChangeState(int(chunks), revision, replica, changes, tuple(ids))
+
+
+def _chunks_on_shards() -> int:
+    """Postgres' estimate of the number of chunks in a cluster, read again after a while."""
+
+    def read() -> int:
+        with connection.cursor() as cursor:
+            # Without parameters: the statement for a shard has a percent sign.
+            cursor.execute(_CHUNKS_ON_SHARDS)
+            return int(cursor.fetchone()[0])
+
+    settings = connection.settings_dict
+    return _on_shards.get((settings["HOST"], settings["PORT"], settings["NAME"]), object(), read)
 
 
 def track_changes_for(replica: str) -> None:

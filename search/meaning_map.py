@@ -1,0 +1,341 @@
+"""The map of meaning under a query: the places of its matches in the colours of a facet, and the names of regions."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from access.viewer import Viewer
+from memories.models import MapPlace
+from search.area import MOST, Area, Tile, area_text
+from search.baseline_counts import corpus_plan, corpus_view
+from search.engines import with_engine
+from search.engines.base import (
+    COARSE_BITS,
+    Engine,
+    EngineQuery,
+    EngineTimeoutError,
+    FacetRequest,
+    Filter,
+    MapTile,
+    Value,
+)
+from search.engines.map_places import layout_now
+from search.facet_counts import value_terms
+from search.facets import FACET, FacetKind
+from search.hits import load_hits
+from search.plan import ResolvedQuery, resolve_query
+from search.query import SearchQuery
+from search.ranking import Ranked
+from search.result import Hit, SearchWarning
+from search.snapshots import snapshot
+from text.dates import instant
+from web.cache import RevisionCache
+from web.errors import Refusal
+from web.timing import Stopwatch, Timings
+
+# The colourings of points: by a facet, or by the year in which memories were created.
+YEAR = "year"
+COLOURS = (*FACET, YEAR)
+# Colours that differ enough; all other values share one more.
+GROUPS = 6
+# A tile with more matches is given as a grid.
+MAX_POINTS = 60_000
+
+# Memories at one place that are shown, and that are considered: the same text may come again and again.
+_AT_ONE_PLACE, _CONSIDERED = 50, 1_000
+
+# Names of regions: the facets, with the weight of each; values to look at in each; names in all.
+_NAMED_BY = {"concept": 1.0, "category": 0.8, "tag": 0.7, "entity": 0.3}
+_CANDIDATES = 250
+_REGIONS = 120
+_SIDE = 1 << COARSE_BITS
+# A value names a region if at least this share of its memories is there, and a few of them.
+_MIN_SHARE, _MIN_MEMORIES = 0.3, 4
+# The radius of a region, and the least distance of two names, in squares of the coarse grid.
+_RADIUS, _APART = 4, 1.5
+_CORNERS = 12
+_KEPT_VIEWS, _KEPT_SECONDS = 16, 600
+
+T = TypeVar("T")
+
+
+class MapTooSlowError(Refusal):
+    """The map could not be counted within the time limit."""
+
+    status = 503
+    code = "too_slow"
+    title = "The map took too long"
+    message = "Counting the memories on the map took too long."
+    suggestion = "Add a filter: a narrower search is faster."
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A value that has a colour of its own."""
+
+    value: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class MapField:
+    """The matches in a tile. `groups` are numbered from 1; all other matches have the number 0."""
+
+    layout_id: int
+    groups: tuple[Group, ...]
+    tile: MapTile
+    total: int
+    """All matches of the query, with and without a place, in this tile or another."""
+    timings: Timings
+    warnings: tuple[SearchWarning, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A place with a name: where most memories with a value of a facet are. `count` are the matches with the value,
+    wherever they are; `inside` are the matches of any value in `area`.
+    """
+
+    key: str
+    value: str
+    label: str
+    x: int
+    y: int
+    count: int
+    area: str
+    inside: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A region before its name is looked up: the value of an engine, and its middle."""
+
+    key: str
+    value: Value
+    x: int
+    y: int
+
+
+_regions = RevisionCache[tuple[object, ...], tuple[_Named, ...]](_KEPT_VIEWS, seconds=_KEPT_SECONDS)
+
+
+def map_field(query: SearchQuery, viewer: Viewer, colour: str, tile: Tile) -> MapField | None:
+    """The matches of a query in a tile, coloured by a facet or by year; None before a map is drawn.
+
+    Raises MapTooSlowError.
+    """
+
+    def ask(engine: Engine) -> MapField | None:
+        watch = Stopwatch(engine.waited_ms)
+        with snapshot(), watch.stage("search"):
+            layout = layout_now()
+            if layout is None:
+                return None
+            resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
+            groups = _groups(engine, resolved, colour)
+            plans = [plan for _, plan in groups]
+            found = engine.map_tile(resolved.plan, layout, tile, plans, limit=MAX_POINTS)
+            total = engine.match([resolved.plan])[0].total
+        named = tuple(group for group, _ in groups)
+        return MapField(layout[0], named, found, total, watch.timings, resolved.warnings)
+
+    return with_engine(_within_limits(ask), viewer)
+
+
+def _within_limits(ask: Callable[[Engine], T]) -> Callable[[Engine], T]:
+    """Raise MapTooSlowError if the engine runs out of its time limit."""
+
+    def asked(engine: Engine) -> T:
+        try:
+            return ask(engine)
+        except EngineTimeoutError as error:
+            raise MapTooSlowError from error
+
+    return asked
+
+
+def map_groups(query: SearchQuery, viewer: Viewer, colour: str) -> tuple[Group, ...]:
+    """The values that have a colour of their own. They are the largest of all memories that the viewer sees, so that a
+    value keeps its colour under every query.
+    """
+
+    def ask(engine: Engine) -> tuple[Group, ...]:
+        with snapshot():
+            resolved = resolve_query(engine, query.without_filters(), viewer, datetime.now(UTC))
+            return tuple(group for group, _ in _groups(engine, resolved, colour))
+
+    return with_engine(ask, viewer, wait_for_index=False)
+
+
+def _groups(engine: Engine, resolved: ResolvedQuery, colour: str) -> list[tuple[Group, EngineQuery]]:
+    """The groups of a colouring, each with the plan that its memories match."""
+    projects = resolved.plan.project_ids
+    try:
+        view = corpus_view(engine, projects, resolved.zone)
+    except EngineTimeoutError:
+        return []
+    if colour == YEAR:
+        years = sorted({date.fromordinal(day).year for day in view.counted.days.days.tolist()}, reverse=True)
+        return [(Group(str(year), str(year)), _in_year(resolved, year)) for year in years[:GROUPS]]
+    spec = FACET[colour]
+    values = [found.value for found in view.counted.facets[colour].values if found.count]
+    if spec.kind == FacetKind.TREE:
+        # The outermost of nested categories would hide the others.
+        nodes = resolved.names.category_nodes([int(value) for value in values])
+        values = [value for value in values if value in nodes and len(nodes[int(value)].names) == 1]
+    values = values[:GROUPS]
+    terms = value_terms(spec, values, resolved)
+    return [
+        (Group(terms[value].value, terms[value].label), EngineQuery(filters=(Filter(colour, ((value,),)),)))
+        for value in values
+        if value in terms
+    ]
+
+
+def _in_year(resolved: ResolvedQuery, year: int) -> EngineQuery:
+    first, last = f"{year:04}-01-01", f"{year:04}-12-31"
+    return EngineQuery(start=instant(first, resolved.zone, end=False), end=instant(last, resolved.zone, end=True))
+
+
+def map_layout() -> int | None:
+    """The number of the map in use; None before one is drawn."""
+    layout = layout_now()
+    return layout[0] if layout else None
+
+
+def hits_at(query: SearchQuery, viewer: Viewer, x: int, y: int) -> tuple[Hit, ...]:
+    """The matches of a query with this place, the newest number first."""
+
+    def ask(engine: Engine) -> tuple[Hit, ...]:
+        with snapshot():
+            layout = layout_now()
+            if layout is None:
+                return ()
+            # mapplace_cell_idx
+            here = MapPlace.objects.filter(layout=layout[0], cell=(x >> 8) << 8 | y >> 8, x=x, y=y)
+            if viewer.project_ids is not None:
+                here = here.filter(memory__project_id__in=viewer.project_ids)
+            ids = list(here.order_by("-memory_id").values_list("memory_id", flat=True)[:_CONSIDERED])
+            resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
+            passing = engine.filter_ids(resolved.plan, ids)
+            shown = [pk for pk in ids if pk in passing][:_AT_ONE_PLACE]
+            return load_hits([Ranked(pk) for pk in shown], resolved, viewer)
+
+    return with_engine(ask, viewer, wait_for_index=False)
+
+
+# --- regions -------------------------------------------------------------------------------------------------------
+
+
+def map_regions(query: SearchQuery, viewer: Viewer, *, count_areas: bool = False) -> tuple[Region, ...]:
+    """The regions in which a query has matches, the largest first. Their places are the same under every query.
+
+    With `count_areas`, the matches inside each region are counted too. Raises MapTooSlowError.
+    """
+
+    def ask(engine: Engine) -> tuple[Region, ...]:
+        with snapshot():
+            layout = layout_now()
+            if layout is None:
+                return ()
+            resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
+            named = _named_regions(engine, resolved, layout)
+            regions = _counted_regions(engine, resolved, layout[0], named)
+            if not count_areas:
+                return regions
+            areas = [_area(layout, region.x, region.y) for region in regions]
+            counts = engine.match([replace(resolved.plan, area=area) for area in areas])
+            pairs = zip(regions, counts, strict=True)
+            return tuple(replace(region, inside=found.total) for region, found in pairs)
+
+    return with_engine(_within_limits(ask), viewer, wait_for_index=False)
+
+
+def _named_regions(engine: Engine, resolved: ResolvedQuery, layout: tuple[int, int]) -> tuple[_Named, ...]:
+    """The regions of all memories that the viewer sees, cached for minutes: few new memories change no name."""
+    projects = resolved.plan.project_ids
+    key = (*resolved.revision.database, layout[0], projects)
+    if not resolved.revision.is_shared:
+        return _find_regions(engine, resolved, layout)
+    return _regions.get_or_make(key, lambda: _find_regions(engine, resolved, layout))
+
+
+def _find_regions(engine: Engine, resolved: ResolvedQuery, layout: tuple[int, int]) -> tuple[_Named, ...]:
+    plan = corpus_plan(resolved.plan.project_ids)
+    requests = [FacetRequest(key, limit=_CANDIDATES) for key in _NAMED_BY]
+    counted = engine.counts(plan, requests, zone=resolved.zone, now=resolved.now, days=False)
+    found: list[tuple[float, _Named]] = []
+    for key, weight in _NAMED_BY.items():
+        values = [value.value for value in counted.facets[key].values]
+        for value, squares in engine.map_cells(plan, layout, key, values).items():
+            if placed := _region_of(squares):
+                size, x, y = placed
+                found.append((size * weight, _Named(key, value, x, y)))
+    # By size; ties by facet and value, so that every process names alike.
+    found.sort(key=lambda one: (-one[0], one[1].key, str(one[1].value)))
+    kept: list[_Named] = []
+    least = _APART * (MOST + 1) / _SIDE
+    for _, region in found:
+        if len(kept) < _REGIONS and all(math.hypot(region.x - k.x, region.y - k.y) >= least for k in kept):
+            kept.append(region)
+    return tuple(kept)
+
+
+def _region_of(squares: npt.NDArray[np.int64]) -> tuple[float, int, int] | None:
+    """The weight and the middle of the densest surroundings of a value; None if its memories are all over the map."""
+    grid = squares.reshape(_SIDE, _SIDE).astype(np.float64)
+    smooth = grid
+    for axis in (0, 1):
+        for _ in range(2):
+            smooth = np.roll(smooth, 1, axis) + 2 * smooth + np.roll(smooth, -1, axis)
+    column, row = divmod(int(smooth.argmax()), _SIDE)
+    columns, rows = np.ogrid[:_SIDE, :_SIDE]
+    near = grid * ((columns - column) ** 2 + (rows - row) ** 2 <= _RADIUS**2)
+    inside, total = float(near.sum()), float(grid.sum())
+    if inside < _MIN_MEMORIES or inside < _MIN_SHARE * total:
+        return None
+    unit = (MOST + 1) / _SIDE
+    x, y = (float((near * (position + 0.5)).sum() / inside * unit) for position in (columns, rows))
+    return inside * math.sqrt(inside / total), int(x), int(y)
+
+
+def _counted_regions(
+    engine: Engine, resolved: ResolvedQuery, layout_id: int, named: Sequence[_Named]
+) -> tuple[Region, ...]:
+    """The regions with their names and the matches that have their values; those without a match are left out."""
+    plan = replace(resolved.plan, counts_results=True)
+    values = {key: tuple(one.value for one in named if one.key == key) for key in _NAMED_BY}
+    requests = [FacetRequest(key, only=only) for key, only in values.items() if only]
+    if not requests:
+        return ()
+    counted = engine.counts(plan, requests, zone=resolved.zone, now=resolved.now, days=False).facets
+    counts = {(key, value.value): value.count for key, found in counted.items() for value in found.values}
+    terms = {key: value_terms(FACET[key], only, resolved) for key, only in values.items()}
+    regions, seen = [], set[str]()
+    for one in named:
+        count, term = counts.get((one.key, one.value), 0), terms[one.key].get(one.value)
+        if count and term:
+            label = term.label.rpartition(" / ")[2] if one.key == "category" else term.label
+            if label.casefold() in seen:
+                continue
+            seen.add(label.casefold())
+            area = area_text(_area((layout_id, 0), one.x, one.y))
+            regions.append(Region(one.key, term.value, label, one.x, one.y, count, area))
+    return tuple(sorted(regions, key=lambda region: -region.count))
+
+
+def _area(layout: tuple[int, int], x: int, y: int) -> Area:
+    """The surroundings of a point, as a polygon that is nearly a circle."""
+    radius = _RADIUS * (MOST + 1) / _SIDE * 0.75
+    turns = [2 * math.pi * n / _CORNERS for n in range(_CORNERS)]
+    corners = tuple((_on_map(x + radius * math.cos(turn)), _on_map(y + radius * math.sin(turn))) for turn in turns)
+    return Area(layout[0], corners, layout[1])
+
+
+def _on_map(coordinate: float) -> int:
+    return min(max(round(coordinate), 0), MOST)

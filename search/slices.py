@@ -1,0 +1,146 @@
+"""Two slices of the memories: a query that they share, and for each some parameters of its own. Knows no database."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated
+from urllib.parse import parse_qsl, urlencode
+
+from pydantic import AfterValidator, Field
+
+from search.facets import DATE_KEY, FACET
+from search.query import ExtraParams, SearchQuery
+from web.params import Pair, QueryError, Text
+from web.validation import Problem
+
+SEARCHES = "search"
+_DATES = ("from", "to", "since")
+# The parameters of a search that do not change which memories match.
+_VIEW = ("page", "page_size", "offset", "sort", "include_facets", "facet_scope", "bucket")
+
+
+def _check_by(value: str) -> str:
+    if value not in (DATE_KEY, *FACET, SEARCHES):
+        raise ValueError(f"is not a way to compare: write {DATE_KEY}, {SEARCHES} or one of {', '.join(FACET)}")
+    return value
+
+
+def _check_facet(value: str) -> str:
+    if value and value not in FACET:
+        raise ValueError(f"is not a facet: write one of {', '.join(FACET)}")
+    return value
+
+
+class CompareRequest(ExtraParams):
+    """How two slices are compared. The parameters of a slice have the prefix `a.` or `b.`, both share all others; `a`
+    and `b` take all parameters of a slice at once.
+    """
+
+    by: Annotated[str, AfterValidator(_check_by)] = Field(
+        DATE_KEY, description="The difference of slices that are not given: `date`, `search` or a facet."
+    )
+    a: Text = Field(
+        "",
+        max_length=8_000,
+        description="Slice A, as the address or the query string of a search. Each of its parameters may also be given"
+        " by itself: `a.from=2025-01-01`, `a.agent=codex`.",
+    )
+    b: Text = Field("", max_length=8_000, description="Slice B, in the same ways.")
+    facet: Annotated[str, AfterValidator(_check_facet)] = Field("", description="Only the values of this facet.")
+    values: int = Field(15, ge=1, le=200, description="Values listed that differ, and in one slice only.")
+    least: int = Field(3, ge=1, le=1_000, description="Fewest memories of a value, in both slices together.")
+
+    ineffective = frozenset(_VIEW)
+    ineffective_message = "has no effect on a comparison"
+    ineffective_suggestion = "leave it out"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for a comparison: the query that the slices share, and the parameters of each, None if it has none."""
+
+    request: CompareRequest
+    shared: SearchQuery
+    a: SearchQuery | None = None
+    b: SearchQuery | None = None
+
+    def parameters(self) -> list[Pair]:
+        """The canonical pairs."""
+        pairs = [*self.shared.parameters(), *self.request.parameters()]
+        for prefix, own in (("a", self.a), ("b", self.b)):
+            pairs += [(f"{prefix}.{key}", value) for key, value in (own.parameters() if own else ())]
+        return pairs
+
+    def querystring(self) -> str:
+        return urlencode(self.parameters())
+
+
+def split_slices(
+    pairs: Iterable[Pair], kind: type[SearchQuery] = SearchQuery
+) -> tuple[list[Pair], dict[str, SearchQuery | None], tuple[Problem, ...]]:
+    """The parameters that the slices share, those of each slice, and the invalid ones of these. `kind` is the kind of
+    query that an address may have.
+    """
+    shared: list[Pair] = []
+    owns: dict[str, list[Pair]] = {"a": [], "b": []}
+    problems: list[Problem] = []
+    for key, value in pairs:
+        prefix, dot, name = key.partition(".")
+        if dot and prefix in owns:
+            owns[prefix].append((name, value))
+        elif key in owns:
+            # The address of a search, as a browser copies it.
+            found = parse_qsl(value.rpartition("?")[2].partition("#")[0].strip(), keep_blank_values=True)
+            if value.strip() and not found:
+                advice = "write parameters of a search, such as agent=codex, or the address of one"
+                problems.append(Problem(key, "has no parameters", advice))
+            owns[key] += found
+        else:
+            shared.append((key, value))
+    queries: dict[str, SearchQuery | None] = {}
+    for prefix, own in owns.items():
+        query, misread = kind.read(own)
+        problems += [replace(one, parameter=f"{prefix}.{one.parameter}") for one in misread]
+        queries[prefix] = plain(query) if plain(query).parameters() else None
+    return shared, queries, tuple(problems)
+
+
+def read_comparison(pairs: Iterable[Pair]) -> Asked:
+    """Read a request. Raises QueryError, naming all that is wrong."""
+    shared, owns, problems = split_slices(pairs)
+    try:
+        request, query = CompareRequest.with_query(shared)
+    except QueryError as error:
+        raise QueryError([*error.problems, *problems]) from error
+    if problems:
+        raise QueryError(problems)
+    return Asked(request, query, owns["a"], owns["b"])
+
+
+def plain(query: SearchQuery) -> SearchQuery:
+    """A search without its order, its page and how it is shown, which slices do not have."""
+    fields = SearchQuery.model_fields.items()
+    kept = {name: field.default if name in _VIEW else getattr(query, name) for name, field in fields}
+    return SearchQuery.model_construct(**kept)
+
+
+def slice_query(shared: SearchQuery, own: SearchQuery) -> SearchQuery:
+    """The shared query with the parameters of a slice, each in the place of the shared one of its name."""
+    pairs = own.parameters()
+    names = {name for name, _ in pairs}
+    if names.intersection(_DATES):
+        names.update(_DATES)
+    kept = [pair for pair in plain(shared).parameters() if pair[0] not in names]
+    return SearchQuery.read([*kept, *pairs])[0]
+
+
+def with_value(query: SearchQuery, key: str, value: str) -> SearchQuery | None:
+    """The search for exactly the memories of a slice that have a value; None if no search can select them."""
+    chosen = query.selection(key)
+    if chosen.require_all and value in chosen.include:
+        return query
+    if chosen.require_all or not (chosen.include or chosen.no_value):
+        return query.with_(**{key: tuple(sorted({*chosen.include, value}))})
+    is_below = key == "category" and any(value.startswith(f"{name}/") for name in chosen.include)
+    if FACET[key].exclusive or chosen.include == (value,) or is_below:
+        return query.with_(**{key: (value,), "no": tuple(other for other in query.no if other != key)})
+    return None

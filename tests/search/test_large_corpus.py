@@ -1,0 +1,91 @@
+"""Above a million memories, counts of all of them may be older than the latest change, and say so."""
+
+import pytest
+
+from access.viewer import Viewer, command_viewer
+from explorer.category_reads import category_list
+from explorer.category_requests import CategoryListRequest
+from memories.models import Project
+from memories.records import MemoryRecord
+from memories.services import memory_create
+from search import baseline_counts
+from search.engines import large_corpus, postgres_columns
+from search.query import SearchQuery
+from search.run import run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def engine(settings):
+    settings.SEARCH_ENGINE = "postgres"
+
+
+@pytest.fixture
+def served_for_long(monkeypatch):
+    """However quickly something is read, it may be served for a while."""
+    monkeypatch.setattr(baseline_counts.cache, "_SHARE", 1_000_000)
+    monkeypatch.setattr(postgres_columns._passes, "_SHARE", 1_000_000)
+
+
+def store(content, project="garden"):
+    record = {"project": project, "content": content, "categories": ["Plants"], "tags": ["leaf"]}
+    memory_create(record=MemoryRecord.model_validate(record), viewer=command_viewer())
+
+
+def counted(viewer=None):
+    """The total, the memories with a tag, all memories, and the warnings about the counts, without a query."""
+    result = run(SearchQuery(), viewer or command_viewer(), include_facets=True, with_corpus=True)
+    tags = next(facet for facet in result.facets if facet.key == "tag")
+    said = [warning.message for warning in result.warnings if warning.parameter == "counts"]
+    return result.total, tags.values[0].count, result.corpus.total, said
+
+
+def test_up_to_a_million_memories_every_count_is_that_of_now(engine, served_for_long):
+    store("moss")
+    assert counted() == (1, 1, 1, [])
+    store("fern")
+    assert counted() == (2, 2, 2, [])
+
+
+def test_above_it_counts_of_all_may_be_older_and_the_answer_says_of_what_time(engine, served_for_long, monkeypatch):
+    monkeypatch.setattr(large_corpus, "LARGE", 1)
+    store("moss")
+    store("fern")
+    assert counted() == (2, 2, 2, [])
+    store("ivy")
+    total, tagged, corpus, said = counted()
+    assert (total, tagged, corpus, len(said)) == (2, 2, 2, 1)
+    assert said[0].startswith("Counts of all memories are of ")
+    assert said[0].endswith("they are made again in the background, not after every change.")
+    # A query is answered exactly all the same.
+    found = run(SearchQuery(text="ivy", mode="keyword"), command_viewer(), include_facets=True)
+    assert (found.total, found.warnings) == (1, ())
+
+
+def test_older_counts_are_those_of_the_projects_of_a_viewer(engine, served_for_long, monkeypatch):
+    monkeypatch.setattr(large_corpus, "LARGE", 1)
+    for content in ("moss", "fern"):
+        store(content)
+        store(content, "cellar")
+    viewer = Viewer(frozenset([Project.objects.get(slug="garden").pk]), frozenset(["read"]))
+    assert counted()[:3] == (4, 4, 4)
+    assert counted(viewer)[:3] == (2, 2, 2)
+    store("ivy", "cellar")
+    assert counted(viewer)[:3] == (2, 2, 2)
+
+
+def test_above_it_numbers_of_categories_may_be_older_too(engine, served_for_long, monkeypatch):
+    monkeypatch.setattr(large_corpus, "LARGE", 1)
+    store("moss")
+    store("fern")
+
+    def listed():
+        found = category_list(CategoryListRequest(), command_viewer())
+        return found.aggregate.numbers.memories, [w.parameter for w in found.warnings if w.parameter == "counts"]
+
+    assert listed() == (2, [])
+    store("ivy")
+    assert listed() == (2, ["counts"])
+    monkeypatch.setattr(large_corpus, "LARGE", 1_000_000)
+    assert listed() == (3, [])
