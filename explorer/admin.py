@@ -11,7 +11,16 @@ from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewe
 
 # Django looks for an app's admin in this module.
 from explorer import memory_admin  # noqa: F401
-from memories.models import Corpus, EmbeddingModel, ImportBatch, Project, Session
+from memories.models import (
+    Corpus,
+    EmbeddingModel,
+    FollowedSource,
+    ImportBatch,
+    MapLayout,
+    Project,
+    Session,
+    SourceConflict,
+)
 from memories.projects import LANGUAGE_IS_KEPT, project_create, project_update
 from memories.services import AlreadyExistsError, ChangeRefusedError, NotAllowedError
 from text.analysis import languages
@@ -108,11 +117,33 @@ class ImportBatchAdmin(OwnersOnly, ShownOnlyAdmin):
     date_hierarchy = "started_at"
 
 
+@admin.register(FollowedSource)
+class FollowedSourceAdmin(OwnersOnly, ShownOnlyAdmin):
+    list_display = ("path", "format", "project", "memories", "refused", "looked_at", "read_at", "changed_at", "error")
+    list_filter = ("format",)
+    search_fields = ("path", "project")
+
+
+@admin.register(SourceConflict)
+class SourceConflictAdmin(OwnersOnly, ShownOnlyAdmin):
+    list_display = ("memory_id", "source", "edit", "noticed_at")
+    list_select_related = ("source",)
+    list_filter = ("source",)
+    search_fields = ("=memory_id", "edit")
+
+
 @admin.register(Corpus)
 class CorpusAdmin(OwnersOnly, ShownOnlyAdmin):
     list_display = ("id", "revision", "vectors")
     list_filter = ()
     search_fields = ()
+
+
+@admin.register(MapLayout)
+class MapLayoutAdmin(OwnersOnly, ShownOnlyAdmin):
+    list_display = ("id", "model_id", "memories", "revision", "drawn_at")
+    list_filter = ("model_id",)
+    search_fields = ("=id",)
 
 
 @admin.register(EmbeddingModel)

@@ -34,6 +34,7 @@ from explorer.schemas import (
     unified_parts,
 )
 from explorer.timeline_api import ViewRequest, index_row, query_warning
+from memories.recalls import recalled
 from search.cursors import Continued, continued, cursor_after
 from search.explain import explain
 from search.facets import DATE_KEY, FACETS, Facet, FacetKind, FacetSpec
@@ -73,10 +74,12 @@ def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
     extra, query = ViewRequest.with_query(pairs_of(request.GET))
     if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_LIMIT)
+        recalled(viewer, [hit.id for hit in found.answer.hits])
         return found.timings, _unified_reply(found, request, extra.view)
     here = continued(query, extra.cursor, viewer) if extra.cursor else Continued(query)
     detail = HitDetail.FULL if extra.view == "full" else HitDetail.INDEX
     result = run(here.query, viewer, facet_limit=FACET_LIMIT, detail=detail, after=here.after)
+    recalled(viewer, [hit.id for hit in result.hits])
     result = replace(result, warnings=(*here.warnings, *result.warnings))
     return result.timings, _search_reply(result, request, extra.view)
 
@@ -198,11 +201,11 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
 # Fields that a reply has in common with its source; the others are converted.
 _HIT_FIELDS = (
     *("id", "project", "memory_type", "tags", "created_at", "updated_at", "state", "authors", "agent", "source"),
-    *("source_uri", "external_id", "pinned", "importance", "superseded_by", "score"),
+    *("source_uri", "external_id", "pinned", "importance", "superseded_by", "recalls", "score"),
 )
 _RANK_FIELDS = (
     *("keyword_rank", "word_score", "semantic_rank", "similarity", "cross_encoder_rank", "cross_encoder_score"),
-    "relevance",
+    *("moved_below", "relevance"),
 )
 _RESULT_FIELDS = ("page", "page_size", "total", "pages", "has_more", "matched_by", "hidden", "engine")
 

@@ -10,6 +10,7 @@ from access.keys import ApiRequest, callers
 from access.viewer import Viewer
 from explorer.memory_api import MemoryReply, memory_reply
 from memories.queries import MemoryDetail, memory_details
+from memories.recalls import opened
 from memories.records import MemoryId
 from search.query import SORT_ALIASES
 from web.errors import GUARDED, errors
@@ -108,6 +109,7 @@ def batch_of(batch: Batch, viewer: Viewer) -> tuple[list[MemoryDetail], list[int
     if batch.order != "given":
         found.sort(key=lambda d: (d.memory.created_at, d.memory.pk), reverse=batch.order == "newest")
     missing = [pk for pk in ids if pk not in details]
+    opened(viewer, [detail.memory.pk for detail in found[: batch.limit]])
     return found[: batch.limit], missing, [detail.memory.pk for detail in found[batch.limit :]]
 
 

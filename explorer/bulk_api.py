@@ -4,16 +4,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from ninja import Router
 from ninja.responses import Status
+from psycopg.errors import DeadlockDetected
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError
 
 from access.idempotency import PARAMETER as IDEMPOTENCY_KEY
 from access.keys import ApiRequest, callers
 from access.viewer import Viewer
+from categories.services import vocabulary_lock
 from explorer.memory_api import ChangeRequest, MemoryPatch, Written, answer_written, memory_address
 from memories.models import Memory
 from memories.queries import memory_version
@@ -33,6 +35,8 @@ from web.params import Params, pairs_of
 from web.responses import error_of, error_of_input
 
 MOST_OPERATIONS = 1_000
+# A deadlock is noticed after a second, and the other transaction goes on at once.
+_ATTEMPTS = 3
 
 router = Router()
 
@@ -213,20 +217,37 @@ class _RefusedError(Exception):
 )
 def bulk(request: ApiRequest, body: BulkRequest) -> BulkReply:
     """Up to 1,000 writes, each with its own result. The status is 200 also if some of them are refused."""
-    viewer = request.viewer
     Params.from_pairs(pairs_of(request.GET))
-    results: list[BulkResult] = []
-    with suppress(_RefusedError), one_revision():
-        results += (_result(index, data, viewer, request) for index, data in enumerate(body.operations))
-        if body.atomic and any(result.error for result in results):
-            raise _RefusedError
-        # The next search waits for changes that are younger than a second.
-        outbox_stamp()
+    results = _results(body, request)
     failed = sum(result.error is not None for result in results)
     if failed and body.atomic:
         results = [result if result.error else _prevented(result) for result in results]
     done = sum(result.status < 300 for result in results)
     return BulkReply(done=done, failed=failed, results=results)
+
+
+def _results(body: BulkRequest, request: ApiRequest) -> list[BulkResult]:
+    """Apply all operations in one transaction, while no other writer is at work; again if it lost a deadlock.
+
+    New names and changed memories stay locked until its end, and those of later operations are not known before: a
+    writer with the same ones in another order would wait for it, and it for the writer, until Postgres ends one.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        results: list[BulkResult] = []
+        try:
+            with suppress(_RefusedError), one_revision():
+                vocabulary_lock()
+                results += (_result(index, data, request.viewer, request) for index, data in enumerate(body.operations))
+                if body.atomic and any(result.error for result in results):
+                    raise _RefusedError
+                # The next search waits for changes that are younger than a second.
+                outbox_stamp()
+        except OperationalError as error:
+            if attempt == _ATTEMPTS or not isinstance(error.__cause__, DeadlockDetected):
+                raise
+            continue
+        break
+    return results
 
 
 def _prevented(result: BulkResult) -> BulkResult:

@@ -4,7 +4,16 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 
-from explorer.links import Link, category_url, explore_url, memory_url, node_url, relationship_url
+from explorer.links import (
+    Link,
+    QueryLinks,
+    category_url,
+    explore_url,
+    memory_url,
+    narrowed,
+    node_url,
+    relationship_url,
+)
 from search.explain import Reason, explain
 from search.query import Mode, SearchQuery
 from search.result import Hit, SearchResult
@@ -48,6 +57,8 @@ class HitCard:
     similar_to: Link | None = None
     """The near-duplicate that leads its group, if it is on another page."""
     similar: tuple["HitCard", ...] = ()
+    recalled: str = ""
+    """How often it was recalled, in a search by recalls."""
 
 
 def build_cards(
@@ -57,10 +68,11 @@ def build_cards(
 
     `opened` are the ids of the parts that the reader has open; None includes all parts.
     """
+    links = QueryLinks(query)
     cards: dict[int, HitCard] = {}
     folded: dict[int, list[HitCard]] = {}
     for hit in result.hits:
-        card = build_card(query, hit, result, zone, opened)
+        card = build_card(query, hit, result, zone, opened, links)
         leader = hit.why.similar_to
         if leader in cards:
             folded.setdefault(leader, []).append(replace(card, similar_to=None))
@@ -70,56 +82,58 @@ def build_cards(
 
 
 def build_card(
-    query: SearchQuery, hit: Hit, result: SearchResult, zone: tzinfo, opened: Container[str] | None = None
+    query: SearchQuery,
+    hit: Hit,
+    result: SearchResult,
+    zone: tzinfo,
+    opened: Container[str] | None,
+    links: QueryLinks,
 ) -> HitCard:
-    """A card without similar ones."""
+    """A card without similar ones. `links` are those of the query."""
     category = hit.categories[0] if hit.categories else None
     people = [("author", name) for name in hit.authors] or ([("agent", hit.agent)] if hit.agent else [])
     title = plain_parts(hit.title) if hit.title_text.strip() else (MarkedText(f"Memory {hit.id}", marked=False),)
     return HitCard(
         id=hit.id,
-        url=memory_url(hit.id, query),
+        url=links.memory(hit.id),
         title=title,
         snippet=hit.snippet,
         type=hit.memory_type,
         family=type_family(hit.memory_type),
-        type_url=explore_url(_narrowed(query, "type", hit.memory_type)),
+        type_url=links.narrowed("type", hit.memory_type),
         project=Link(
             hit.project_name or hit.project,
-            explore_url(_narrowed(query, "project", hit.project)),
+            links.narrowed("project", hit.project),
             f"Filter by project {hit.project_name or hit.project}",
         ),
-        path=Link(" / ".join(category.names), explore_url(_narrowed(query, "category", category.path)))
-        if category
-        else None,
+        path=Link(" / ".join(category.names), links.narrowed("category", category.path)) if category else None,
         path_names=category.names if category else (),
         date=day_label(hit.created_at, zone),
         date_title=moment_label(hit.created_at, zone),
         date_iso=hit.created_at.isoformat(),
         people=tuple(
-            Link(name, explore_url(_narrowed(query, key, name)), f"Filter by {key} {name}")
-            for key, name in people[:_AUTHORS_SHOWN]
+            Link(name, links.narrowed(key, name), f"Filter by {key} {name}") for key, name in people[:_AUTHORS_SHOWN]
         ),
         more_people=max(0, len(people) - _AUTHORS_SHOWN),
-        tags=tuple(_tag(query, tag) for tag in hit.tags[:_TAGS_SHOWN]),
+        tags=tuple(_tag(query, tag, links) for tag in hit.tags[:_TAGS_SHOWN]),
         more_tags=max(0, len(hit.tags) - _TAGS_SHOWN),
         state="" if hit.state == "active" else hit.state,
         pinned=hit.pinned,
         has_why=bool(query.text),
         why=explain(hit, query, result.min_similarity) if opened is None or f"why-{hit.id}" in opened else (),
-        similar_to=Link(f"#{like}", memory_url(like, query)) if (like := hit.why.similar_to) is not None else None,
+        similar_to=Link(f"#{like}", links.memory(like)) if (like := hit.why.similar_to) is not None else None,
+        recalled=_recalled(hit) if query.depends_on_recalls else "",
     )
 
 
-def _narrowed(query: SearchQuery, key: str, value: str) -> SearchQuery:
-    """The query with one more selected value."""
-    return query.with_() if value in query.selection(key).include else query.toggle(key, value)
+def _recalled(hit: Hit) -> str:
+    return f"recalled {plural(hit.recalls, 'time')}" if hit.recalls else "never recalled"
 
 
-def _tag(query: SearchQuery, tag: str) -> Link:
+def _tag(query: SearchQuery, tag: str, links: QueryLinks) -> Link:
     chosen = tag in query.tag
     name = f"Remove filter: tag {tag}" if chosen else f"Filter by tag {tag}"
-    return Link(tag, explore_url(query.toggle("tag", tag)), name, current=chosen)
+    return Link(tag, links.toggled("tag", tag), name, current=chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +176,9 @@ class ResultCard:
 def build_result_cards(
     query: SearchQuery, result: UnifiedResult, zone: tzinfo, opened: Container[str] | None = None
 ) -> tuple[ResultCard, ...]:
-    answer = result.answer
+    answer, links = result.answer, QueryLinks(query)
     return tuple(
-        _card(query, hit, build_card(query, hit.memory, answer, zone, opened) if hit.memory else None)
+        _card(query, hit, build_card(query, hit.memory, answer, zone, opened, links) if hit.memory else None)
         for hit in result.hits
     )
 
@@ -234,7 +248,7 @@ def _url(query: SearchQuery, item: Linked) -> str:
 
 def _filtered(query: SearchQuery, key: str, values: tuple[str, ...]) -> str:
     """The memories that carry all given values of a facet, under the filters of the query."""
-    narrowed = query.with_(text="", mode=Mode.HYBRID, sort=None, min_similarity=None)
+    found = query.with_(text="", mode=Mode.HYBRID, sort=None, min_similarity=None)
     for value in values:
-        narrowed = _narrowed(narrowed, key, value)
-    return explore_url(narrowed.with_(entity_all=narrowed.entity_all or (key == "entity" and len(narrowed.entity) > 1)))
+        found = narrowed(found, key, value)
+    return explore_url(found.with_(entity_all=found.entity_all or (key == "entity" and len(found.entity) > 1)))

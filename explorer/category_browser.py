@@ -18,14 +18,17 @@ from search.engines import with_engine
 from search.engines.base import Engine, FacetRequest
 from search.plan import resolve_query
 from search.query import Interval, SearchQuery
-from search.result import SearchWarning
+from search.result import SearchWarning, older_warnings
 from search.run import engine_notices
 from search.snapshots import snapshot
+from search.trends import NO_TRENDS, Trends, trends
 from web.params import Params, Value
 
 # Children of a node shown in the tree, and in a table. A separate page lists all of them.
 MOST_BRANCHES = 60
 MOST_ROWS = 100
+# They come with a chart each.
+MOST_CHILDREN = 50
 # A node is large if it has at least this many memories of its own, and this share of all memories.
 _LARGE = 100
 _LARGE_SHARE = 0.02
@@ -86,6 +89,8 @@ class BrowserView:
     indicators: Indicators | None
     related: tuple[CachedCategory, ...]
     warnings: tuple[SearchWarning, ...] = ()
+    trends: Trends = NO_TRENDS
+    """How the memories of each row of the table are spread over time."""
 
 
 def browse(name: str, request: BrowseRequest, query: SearchQuery, viewer: Viewer) -> BrowserView:
@@ -108,6 +113,7 @@ def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuer
             branches, left_out = _level(counted, None, tuple(one.id for one in lineage))
         listed = _largest(_listed(counted, request))
         here = counted.child(node) if node else None
+        shown = () if request.below or request.show else children[:MOST_CHILDREN]
         return BrowserView(
             query=query,
             is_narrowed=counted.matching is not None,
@@ -116,7 +122,7 @@ def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuer
             lineage=lineage,
             numbers=here.numbers if here else Totals(),
             own=here.own if here else 0,
-            children=tuple(children[:MOST_ROWS]),
+            children=tuple(children[:MOST_CHILDREN]),
             children_total=len(children),
             branches=branches,
             branches_left_out=left_out,
@@ -125,8 +131,10 @@ def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuer
             # Indicators are of all memories, and would be misread next to numbers of a query.
             indicators=None if node or request.below or counted.matching is not None else _indicators(visible),
             related=tuple(visible.tree.get_many(node.related_ids, visible.is_visible)) if node else (),
+            trends=trends(engine, query, "category", [one.node.id for one in shown], viewer),
             warnings=(
                 *_chunk_warnings(visible, counted, node),
+                *older_warnings(visible.as_of, viewer.timezone),
                 *engine_notices(engine, viewer),
             ),
         )
@@ -167,7 +175,7 @@ class _BrowserCounts:
 
 
 def _counted(visible: VisibleTree, query: SearchQuery) -> _BrowserCounts:
-    if not (query.text or query.selections() or query.has_dates or query.updated_since):
+    if not query.text and query == query.without_filters():
         return _BrowserCounts(visible, None)
     resolved = resolve_query(visible.engine, query, visible.viewer, datetime.now(UTC))
     counts = visible.engine.counts(

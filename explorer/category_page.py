@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from math import log
 from urllib.parse import urlencode
 
 from django.urls import reverse
@@ -13,11 +12,13 @@ from categories.vocabulary_cache import CachedCategory
 from explorer.cards import HitCard, build_cards
 from explorer.category_browser import MOST_ROWS, Branch, BrowserView, Indicators
 from explorer.histogram_plot import Plot, build_plot
-from explorer.links import Link, explore_url, values_url
+from explorer.links import Link, explore_url, matrix_url, values_url
 from explorer.page import Notice, did_you_mean_text
 from explorer.sidebar import Chip, ChipPart, build_chips
+from explorer.sparkline import Sparkline, build_sparklines
 from explorer.visible_tree import CategoryChild, CategoryDescription, CategoryNotFoundError
-from search.facets import Facet, FacetValue
+from search.compare import log_likelihood
+from search.facets import DATE_KEY, Facet, FacetValue
 from search.query import SearchQuery
 from search.result import CorpusCounts, SearchResult
 from text.formatting import memories, number, plural
@@ -64,6 +65,7 @@ class CategoryTableRow:
     chunks: str
     concepts: str
     share: int
+    spark: Sparkline | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class CategoryTable:
     in_full: bool
     """Whether to show chunks and concepts, which are not counted under a query."""
     more: Link | None = None
+    over_time: Link | None = None
+    """The numbers of the small charts; None without charts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +293,7 @@ def _table(found: BrowserView) -> CategoryTable | None:
     if show := found.request.show:
         title, note = _SHOWS[show]
         cut = f" The first {MOST_ROWS} are shown." if found.listed_total > MOST_ROWS else ""
-        rows = tuple(_rows(found.listed, query, with_path=True))
+        rows = tuple(_rows(found, found.listed, with_path=True))
         return CategoryTable(f"{number(found.listed_total)} {title}", note + cut, rows, in_full)
     if not found.children:
         return None
@@ -297,13 +301,25 @@ def _table(found: BrowserView) -> CategoryTable | None:
     return CategoryTable(
         title=plural(found.children_total, "subcategory", "subcategories") if found.node else "Top level",
         note="",
-        rows=tuple(_rows(found.children, query, with_path=False)),
+        rows=tuple(_rows(found, found.children, with_path=False)),
         in_full=in_full,
         more=_all_children(left_out, found.node.node.path if found.node else "", query),
+        over_time=_over_time(found),
     )
 
 
-def _rows(children: Sequence[CategoryChild], query: SearchQuery, *, with_path: bool) -> Iterator[CategoryTableRow]:
+def _over_time(found: BrowserView) -> Link | None:
+    if not found.trends.periods:
+        return None
+    parent = {"parent": found.node.node.path} if found.node else {}
+    request = {"rows": "category", "columns": DATE_KEY, **parent}
+    return Link("Categories by time, in numbers", matrix_url(found.query, request))
+
+
+def _rows(found: BrowserView, children: Sequence[CategoryChild], *, with_path: bool) -> Iterator[CategoryTableRow]:
+    query = found.query
+    paths = {child.node.id: child.node.path for child in children}
+    sparks = build_sparklines(found.trends, query, lambda pk: query.only("category", paths[int(pk)]))
     peak = max((child.numbers.memories for child in children), default=0)
     for child in children:
         node, numbers = child.node, child.numbers
@@ -317,6 +333,7 @@ def _rows(children: Sequence[CategoryChild], query: SearchQuery, *, with_path: b
             concepts=number(numbers.concepts),
             # No bars if every count is 1.
             share=round(100 * numbers.memories / peak) if peak > 1 else 0,
+            spark=sparks.get(node.id),
         )
 
 
@@ -390,7 +407,8 @@ def _distinctive(
             is_the_category = value.label.casefold() in own_names or value.count == everywhere == total
             factor = _factor(value.count, everywhere, total, corpus.total)
             if value.count >= MIN_SUPPORT and factor >= _MIN_FACTOR and not is_the_category:
-                evidence = _log_likelihood(value.count, everywhere, total, corpus.total)
+                elsewhere = everywhere - value.count
+                evidence = log_likelihood(value.count, total, elsewhere, max(elsewhere, corpus.total - total))
                 found.append((evidence, _lifted(query, key, value, everywhere, factor, total)))
         if found:
             found.sort(key=lambda one: (-one[0], one[1].label))
@@ -403,13 +421,6 @@ def _factor(here: int, everywhere: int, total: int, corpus: int) -> float:
     One memory is added to what was found and to what was expected, so that a few memories do not give a huge factor.
     """
     return (here + 1) / (everywhere * total / corpus + 1)
-
-
-def _log_likelihood(here: int, everywhere: int, total: int, corpus: int) -> float:
-    """The log-likelihood ratio G² of a value being as frequent here as elsewhere. It weighs support and factor."""
-    expected = everywhere * total / corpus
-    parts = ((here, expected), (everywhere - here, everywhere - expected))
-    return 2 * sum(found * log(found / wanted) for found, wanted in parts if found and wanted > 0)
 
 
 def _lifted(query: SearchQuery, key: str, value: FacetValue, everywhere: int, factor: float, total: int) -> Lifted:

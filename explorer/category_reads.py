@@ -15,7 +15,9 @@ import numpy as np
 from django.db import connection
 
 from access.viewer import Viewer
+from categories.local_texts import as_array
 from categories.queries import Term
+from categories.text_projects import READABLE_ALIASES
 from categories.vocabulary_cache import CachedCategory, Tree
 from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.visible_tree import (
@@ -30,7 +32,7 @@ from search.category_counts import CategoryCounts, ConceptCounts, Totals
 from search.engines import with_engine
 from search.engines.array_files import Array, Mask
 from search.engines.base import Engine, Ids
-from search.result import SearchWarning
+from search.result import SearchWarning, older_warnings
 from search.run import engine_notices
 from search.snapshots import snapshot
 from text.analysis import Pattern, phrase_pattern, raw_tokens
@@ -47,7 +49,8 @@ JOIN memories_project project ON project.id = memory.project_id
 WHERE chunk.memory_id = ANY(%(ids)s) AND chunk.model_id = %(model)s
   AND memory.state <> 'deleted' AND (%(all)s OR memory.project_id = ANY(%(projects)s))
 ORDER BY array_position(%(ids)s, chunk.memory_id), chunk.ordinal LIMIT %(limit)s"""
-_NAMES = "SELECT id, name, aliases FROM categories_concept WHERE id = ANY(%s)"
+_NAMES = f"""
+SELECT id, name, {READABLE_ALIASES.format(row="own")} FROM categories_concept own WHERE id = ANY(%(ids)s)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,8 @@ def chunks_of(visible: VisibleTree, slots: Array, limit: int) -> tuple[ChunkText
             },
         )
         rows = cursor.fetchall()
-        cursor.execute(_NAMES, [sorted({pk for row in rows for pk in row[-1]})])
+        named = sorted({pk for row in rows for pk in row[-1]})
+        cursor.execute(_NAMES, {"ids": named, "projects": as_array(projects)})
         names = {pk: (name, (name, *aliases)) for pk, name, aliases in cursor.fetchall()}
     return tuple(_chunk(row, names) for row in rows)
 
@@ -243,6 +247,7 @@ def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> Categ
                 *request.notices,
                 *ambiguity_warning(node, others),
                 *chunk_warnings(counts, slots),
+                *older_warnings(visible.as_of, viewer.timezone),
                 *engine_notices(engine, viewer),
             ),
             timings=watch.timings,
@@ -274,6 +279,7 @@ def _concepts_in(engine: Engine, request: ConceptListRequest, viewer: Viewer) ->
                 *ambiguity_warning(node, others),
                 *_weight_warnings(request.sort_by, concepts),
                 *chunk_warnings(visible.counts, slots),
+                *older_warnings(visible.as_of, viewer.timezone),
                 *engine_notices(engine, viewer),
             ),
             timings=watch.timings,
@@ -464,6 +470,7 @@ def _list(engine: Engine, request: CategoryListRequest, viewer: Viewer) -> Categ
                 *_nothing(request.filter, len(chosen)),
                 *_past_the_end(request, len(chosen)),
                 *(chunk_warnings(counts, counts.shown) if len(chosen) else ()),
+                *older_warnings(visible.as_of, viewer.timezone),
                 *engine_notices(engine, viewer),
             ),
             timings=watch.timings,

@@ -1,8 +1,9 @@
 """The API's export: everything that a search finds, or all that the viewer may see, as a stream."""
 
 from collections.abc import Iterable, Iterator
-from threading import BoundedSemaphore, Lock
+from threading import BoundedSemaphore
 from typing import Any, Literal
+from weakref import finalize
 
 from django.http import StreamingHttpResponse
 from django.utils import timezone
@@ -10,8 +11,9 @@ from ninja import Router
 from pydantic import Field
 
 from access.keys import ApiRequest, allowed
-from memories.exporters.formats import FORMATS, Format, one_state
+from memories.exporters.base import Format, one_state
 from memories.exporters.jsonl import Selection, export_lines
+from memories.exporters.registry import FORMATS
 from search.matching import found_ids
 from search.query import ExtraParams, SearchQuery
 from web.admission import BusyError
@@ -33,8 +35,12 @@ class ExportRequest(ExtraParams):
     ineffective_message = "has no effect, since an export holds everything that matches, in the order of the numbers"
     ineffective_suggestion = "leave it out"
 
-    format: Literal["jsonl", "csv", "markdown"] = Field(
-        "jsonl", description="jsonl: everything, for `import_memories`; csv: a table; markdown: a ZIP of notes."
+    format: Literal["jsonl", "csv", "markdown", "claude-mem", "mcp-memory-service", "mcp-memory"] = Field(
+        "jsonl",
+        description=(
+            "jsonl: everything, for `import_memories`; csv: a table; markdown: a ZIP of notes; claude-mem, "
+            "mcp-memory-service: their exports in JSON; mcp-memory: the memory file of the MCP reference server."
+        ),
     )
 
     def conflicts_with(self, query: SearchQuery) -> Iterator[Problem]:
@@ -45,19 +51,16 @@ class ExportRequest(ExtraParams):
 
 
 class _Place:
-    """One of the places of exports, taken until it is left. Raises BusyError if there is none."""
+    """One of the places of exports, taken until it is left or forgotten. Raises BusyError if there is none."""
 
     def __init__(self) -> None:
         if not _free.acquire(blocking=False):
             raise BusyError
-        self._is_taken = True
-        self._lock = Lock()
+        # Once, whoever comes first: the end of the export, the close of its response, or the collector.
+        self._release = finalize(self, _free.release)
 
     def leave(self) -> None:
-        with self._lock:
-            if self._is_taken:
-                self._is_taken = False
-                _free.release()
+        self._release()
 
 
 class ExportResponse(StreamingHttpResponse):
@@ -86,20 +89,27 @@ _EXPORT: dict[str, Any] = {
 
 @router.get("/export", operation_id="export", **_EXPORT)
 def export(request: ApiRequest) -> ExportResponse:
-    """All memories that a search finds, or without any parameter of a search all that you may see, in every state.
+    """All memories that a search finds, or without any parameter of a search all that you may see.
 
-    The order is that of their numbers.
+    The latter are in every state, except in the forms of other systems, which know no states: these hold what a search
+    finds. The order is that of their numbers.
     """
     viewer = allowed(request, "read")
     chosen, query = ExportRequest.with_query(pairs_of(request.GET))
     ids = None if query == SearchQuery() else found_ids(query, viewer)
     form = FORMATS[chosen.format]
+    selection = Selection(
+        viewer,
+        memory_ids=ids,
+        states=() if form.has_states or ids is not None else query.default_states,
+        with_rows=form.has_rows,
+    )
     place = _Place()
 
     def pieces() -> Iterator[bytes]:
         try:
             with one_state():
-                yield from form.write(lambda: export_lines(Selection(viewer, memory_ids=ids)))
+                yield from form.write(lambda: export_lines(selection))
         finally:
             place.leave()
 

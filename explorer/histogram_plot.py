@@ -3,21 +3,24 @@
 Positions are percentages without a viewBox, so that the plot fits any width without distortion.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 
-from explorer.links import explore_url
+from explorer.links import QueryLinks, explore_url
 from search.facets import DateBuckets
 from search.histogram import Bar, Histogram
 from search.query import Interval, SearchQuery, dates_label
-from text.formatting import MONTHS, day_text, local_time, number, spoken_number
+from search.result import HistogramSplit
+from text.formatting import MONTHS, day_text, local_time, number, spoken_number, type_family
 
 # Percent; a bar of one memory next to one of ten thousand stays visible.
 _MIN_HEIGHT = 2.0
 _BAR_SHARE = 0.86
 _MAX_TICKS = 16
 _NARROW_TICKS = 6
+# The colours of series, as the families of types have them.
+_COLOURS = ("fix", "feature", "decision", "note", "test")
 _INSTANT, _MINUTE, _SECOND = timedelta(microseconds=1), timedelta(minutes=1), timedelta(seconds=1)
 
 INTERVAL_LABELS = {
@@ -50,6 +53,8 @@ class PlotBar:
     all: str
     now: str
     empty: bool
+    parts: tuple[str, ...] = ()
+    """The numbers of the series within the dates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +69,9 @@ class PartialBar:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    left: str
+    x: str
     label: str
-    major: bool
+    is_major: bool
     """Whether it is shown on narrow screens."""
     is_last: bool = False
     """Whether it would cross the right edge, and is aligned with it instead."""
@@ -90,7 +95,6 @@ class Handle:
     end: str
     name: str
     value: int
-    left: str
     text: str
 
 
@@ -118,6 +122,18 @@ class DateFields:
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """The parts of all bars that have one value, stacked on those of the series before it."""
+
+    label: str
+    url: str
+    name: str
+    count: str
+    colour: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plot:
     caption: str
     bars: tuple[PlotBar, ...] = ()
@@ -142,6 +158,10 @@ class Plot:
     """Whether the query has dates."""
     at_least: bool = False
     """Whether the numbers are lower bounds."""
+    series: tuple[Series, ...] = ()
+    """The bars by the values of a facet, instead of `now_path` and `partial_bars`."""
+    splits: tuple[Option, ...] = ()
+    """The facets that can divide the bars."""
 
 
 def build_plot(
@@ -152,6 +172,8 @@ def build_plot(
     now: datetime,
     *,
     has_table: bool = False,
+    split: HistogramSplit | None = None,
+    splits: tuple[Option, ...] = (),
 ) -> Plot:
     """Build the plot of a histogram."""
     peak = max((bar.all for bar in histogram.bars), default=0)
@@ -159,7 +181,7 @@ def build_plot(
     chosen = _chosen_bars(query, histogram.bars, zone, now)
     return Plot(
         caption=_caption(query, histogram),
-        bars=_bars(query, histogram),
+        bars=_bars(query, histogram, split),
         slots=len(histogram.bars),
         # Without dates both are the same, and the coloured bars would cover the pale ones.
         all_path=_path([bar.all for bar in histogram.bars], peak) if query.has_dates else "",
@@ -182,6 +204,8 @@ def build_plot(
         unavailable=histogram.unavailable,
         filtered=query.has_dates,
         at_least=histogram.at_least,
+        series=_series(query, histogram, split, peak) if split else (),
+        splits=splits,
     )
 
 
@@ -229,21 +253,64 @@ def _percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.3f}%" if whole else "0%"
 
 
-def _bars(query: SearchQuery, histogram: Histogram) -> tuple[PlotBar, ...]:
+def _bars(query: SearchQuery, histogram: Histogram, split: HistogramSplit | None) -> tuple[PlotBar, ...]:
+    labels = [label for label, _ in split.parts] if split else []
+    rows = [counts for _, counts in split.parts] if split else []
+    links = QueryLinks(query)
+    columns: list[tuple[int, ...]] = list(zip(*rows, strict=True)) or [()] * len(histogram.bars)
     return tuple(
         PlotBar(
             id=f"bar-{bar.first[:16]}",
-            url=explore_url(query.between(bar.first, bar.last)),
-            name=_bar_name(bar, at_least=histogram.at_least),
+            url=links.between(bar.first, bar.last),
+            name=_bar_name(bar, at_least=histogram.at_least) + _parts_name(labels, parts),
             label=bar.label,
             first=bar.first[:16],
             last=bar.last[:16],
             all=number(bar.all, at_least=histogram.at_least),
             now=number(bar.count, at_least=histogram.at_least),
             empty=not bar.all,
+            parts=tuple(number(part, at_least=histogram.at_least) for part in parts),
         )
-        for bar in histogram.bars
+        for bar, parts in zip(histogram.bars, columns, strict=True)
     )
+
+
+def _parts_name(labels: Sequence[str], parts: Sequence[int]) -> str:
+    shown = [f"{label} {part:,}" for label, part in zip(labels, parts, strict=True) if part]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+def _series(query: SearchQuery, histogram: Histogram, split: HistogramSplit, peak: int) -> tuple[Series, ...]:
+    """The series from the bottom up: the largest value first, all others last."""
+    free = list(_COLOURS)
+    below = [0.0] * len(histogram.bars)
+    series = []
+    for value, counts in zip(split.values, split.counts, strict=True):
+        own = type_family(value.label) if split.key == "type" else ""
+        colour = own if own in free else free[0]
+        free.remove(colour)
+        path = _stacked(histogram.bars, counts, below, peak)
+        chosen = query.with_() if value.selected else query.toggle(split.key, value.value)
+        shown = number(sum(counts), at_least=histogram.at_least)
+        name = f"Filter by {split.key} {value.label}"
+        series.append(Series(value.label, explore_url(chosen), name, shown, colour, path))
+    if any(split.rest):
+        shown = number(sum(split.rest), at_least=histogram.at_least)
+        series.append(Series("other", "", "", shown, "other", _stacked(histogram.bars, split.rest, below, peak)))
+    return tuple(series)
+
+
+def _stacked(bars: Sequence[Bar], counts: Sequence[int], below: list[float], peak: int) -> str:
+    """The path of one series. `below` is the height of what is under it, to which it is added."""
+    gap = (1 - _BAR_SHARE) / 2
+    parts = []
+    for index, (bar, count) in enumerate(zip(bars, counts, strict=True)):
+        if count:
+            bottom = 100 - below[index]
+            # In the proportion of the whole bar, which has a least height.
+            below[index] += _height(bar.count, peak) * count / bar.count
+            parts.append(f"M{index + gap:.2f} {bottom:.1f}V{100 - below[index]:.1f}h{_BAR_SHARE}V{bottom:.1f}z")
+    return "".join(parts)
 
 
 def _path(counts: list[int], peak: int) -> str:
@@ -352,8 +419,8 @@ def _handles(bars: tuple[Bar, ...], chosen: tuple[int, int] | None) -> tuple[Han
         return ()
     first, last = chosen or (0, len(bars) - 1)
     return (
-        Handle("from", "First bar", first, _percent(first, len(bars)), bars[first].label),
-        Handle("to", "Last bar", last, _percent(last + 1, len(bars)), bars[last].label),
+        Handle("from", "First bar", first, bars[first].label),
+        Handle("to", "Last bar", last, bars[last].label),
     )
 
 
@@ -366,8 +433,9 @@ def _ticks(histogram: Histogram) -> tuple[Tick, ...]:
     wide = -(-len(places) // _NARROW_TICKS) or 1
     # A label extends to the right of its bar.
     return tuple(
-        Tick(_percent(i, len(bars)), text, n % wide == 0 and i <= 0.88 * len(bars), i > 0.92 * len(bars))
+        Tick("100%" if is_last else _percent(i, len(bars)), text, n % wide == 0 and i <= 0.88 * len(bars), is_last)
         for n, (i, text) in enumerate(places)
+        for is_last in (i > 0.92 * len(bars),)
         if i <= 0.97 * len(bars)
     )
 

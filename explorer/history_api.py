@@ -1,8 +1,8 @@
 """The past of memories as JSON: the history of one, the restoring of a version, and the feed of all changes."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, ClassVar, Literal
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Router
@@ -13,10 +13,12 @@ from access.models import MemoryChange
 from explorer.listings import visible_project_ids
 from explorer.memory_api import ChangeRequest, Written, answer_written, memory_address, storable_id
 from explorer.operations import read_operation
-from memories.changes import ChangedMemory, ChangeFeed, changes
+from memories.changes import ChangedMemory, ChangeFeed, changes, newest_changes
 from memories.history import History, maker_of, memory_history
+from memories.queries import visible_to
+from memories.recalls import DAYS_KEPT, Recalls, recalls_of
 from memories.services import MemoryNotFoundError, memory_version_restore
-from text.dates import check_date, check_since, instant, is_span, since_span
+from text.dates import check_start, start_of
 from text.formatting import legible
 from web.errors import GUARDED, close_to, errors
 from web.params import Params, Text, Value, Values, pairs_of
@@ -25,16 +27,6 @@ from web.validation import Problem
 KINDS = tuple(kind.value for kind in MemoryChange.Kind)
 
 router = Router()
-
-
-def _check_start(value: str) -> str:
-    """A span such as `7d`, or a date or time."""
-    if is_span(value):
-        return check_since(value)
-    try:
-        return check_date(value)
-    except ValueError:
-        raise ValueError("is neither a time span nor a date: write 7d, 2026-03-01 or an ISO 8601 time") from None
 
 
 class HistoryRequest(Params):
@@ -50,11 +42,12 @@ class ChangesRequest(Params):
     aliases: ClassVar = {"projects": "project", "kinds": "kind", "cursor": "after"}
 
     after: Annotated[Text, Field(max_length=200)] = Field("", description="`cursor` of the previous reply.")
-    since: Annotated[Value, AfterValidator(_check_start)] = Field(
+    since: Annotated[Value, AfterValidator(check_start)] = Field(
         "", description="Where to begin without a cursor: a span up to now (`7d`), or a date or time."
     )
     project: Values = Field((), description="Slug of a project; by default all that the key may see.")
     kind: Values = Field((), description=f"One of {', '.join(KINDS)}.")
+    order: Literal["oldest", "newest"] = Field("oldest", description="Which changes come first.")
     limit: int = Field(100, ge=1, le=500, description="Maximum number of changes.")
 
     def conflicts(self) -> Iterable[Problem]:
@@ -69,11 +62,7 @@ class ChangesRequest(Params):
 
     def begin(self, now: datetime) -> datetime | None:
         """The instant to begin at."""
-        if not self.since:
-            return None
-        if is_span(self.since):
-            return now - since_span(self.since)
-        return instant(self.since, UTC, end=False)
+        return start_of(self.since, UTC, now)
 
 
 class FieldChangeReply(BaseModel):
@@ -113,6 +102,30 @@ class HistoryReply(BaseModel):
     next: str = Field(description="`before` of the request for further events; empty if there are none.")
 
 
+class RecallDayReply(BaseModel):
+    """The recalls of a memory on a day."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    day: date = Field(description="In UTC.")
+    total: int
+    by_agents: int
+    by_people: int
+
+
+class RecallsReply(BaseModel):
+    """How often a memory was recalled. Both dates are null if it never was."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    total: int
+    by_agents: int
+    by_people: int
+    first_at: datetime | None
+    last_at: datetime | None
+    days: list[RecallDayReply] = Field(description=f"Those of the last {DAYS_KEPT} days, the latest first.")
+
+
 class ChangeReply(BaseModel):
     """A change of a memory, in the feed."""
 
@@ -128,7 +141,7 @@ class ChangeReply(BaseModel):
 
 
 class ChangesReply(BaseModel):
-    """Changes in the order of their commits, the oldest first."""
+    """Changes in the order of their commits, the oldest first unless `order` says otherwise."""
 
     changes: list[ChangeReply]
     cursor: str = Field(description="`after` of the next request. It stays valid.")
@@ -153,6 +166,16 @@ def history(request: ApiRequest, memory_id: int) -> History:
     return found
 
 
+@read_operation(router, "/memories/{int:memory_id}/recalls", "memory_recalls", RecallsReply, 404)
+def recalls(request: ApiRequest, memory_id: int) -> Recalls:
+    """How often a memory was recalled, by agents and by people, in all and on each of the last days."""
+    viewer = allowed(request, "read")
+    Params.from_pairs(pairs_of(request.GET))
+    if not visible_to(viewer).filter(pk=storable_id(memory_id)).exists():
+        raise MemoryNotFoundError(memory_id)
+    return recalls_of(viewer, memory_id)
+
+
 @router.post(
     "/memories/{int:memory_id}/history/{event}/restore",
     response={200: Written, **errors(*GUARDED, 404, 409, 411, 412, 422)},
@@ -174,7 +197,8 @@ def feed(request: ApiRequest) -> ChangesReply:
     """Memories that were created, edited, superseded, archived, deleted, restored, retagged or merged."""
     viewer = allowed(request, "read")
     asked = ChangesRequest.from_pairs(pairs_of(request.GET))
-    found = changes(
+    read = newest_changes if asked.order == "newest" else changes
+    found = read(
         viewer,
         after=asked.after,
         since=asked.begin(datetime.now(UTC)),

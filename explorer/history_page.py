@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,9 +13,11 @@ from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
 
 from access.models import AuditEvent, MemoryChange
+from explorer.sparkline import bar_path
 from memories.history import FieldChange, History, HistoryEvent
 from memories.models import Memory
-from text.formatting import moment_label
+from memories.recalls import DAYS_KEPT, Recalls
+from text.formatting import day_text, moment_label, number, plural
 
 _DOOR_LABELS = {
     AuditEvent.Door.PAGE: "on a page",
@@ -68,15 +70,49 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class RecalledDay:
+    """The recalls of a day."""
+
+    date: str
+    date_iso: str
+    by_agents: str
+    by_people: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecallsContext:
+    """How often a memory was recalled, as a sentence, and the days on which it was, the latest first.
+
+    `path` draws a bar for each of the last `slots` days.
+    """
+
+    summary: str
+    last: str = ""
+    last_iso: str = ""
+    days: tuple[RecalledDay, ...] = ()
+    slots: int = 0
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryContext:
     entries: tuple[Entry, ...]
     version: str
     older_url: str
     """The page with the events before these, if there are any."""
+    recalls: RecallsContext
 
 
 def build_history(
-    memory: Memory, history: History, version: str, zone: tzinfo, *, may_write: bool, has_newer: bool = False
+    memory: Memory,
+    history: History,
+    version: str,
+    zone: tzinfo,
+    *,
+    may_write: bool,
+    has_newer: bool = False,
+    recalls: Recalls,
+    today: date,
 ) -> HistoryContext:
     """The events of a memory, the newest first, with the dates of its record among them.
 
@@ -92,7 +128,30 @@ def build_history(
     dated.sort(key=lambda pair: pair[0], reverse=True)
     page = reverse("explorer:memory", args=[memory.pk])
     older_url = f"{page}?{urlencode({'before': history.next})}#history-title" if history.next else ""
-    return HistoryContext(tuple(entry for _, entry in dated), version, older_url)
+    return HistoryContext(tuple(entry for _, entry in dated), version, older_url, _recalled(recalls, zone, today))
+
+
+def _recalled(recalls: Recalls, zone: tzinfo, today: date) -> RecallsContext:
+    if recalls.last_at is None:
+        return RecallsContext("Never recalled.")
+    totals = {day.day: day.total for day in recalls.days}
+    since = [totals.get(today - timedelta(days=back), 0) for back in reversed(range(DAYS_KEPT))]
+    makers = [
+        f"{number(count)} by {who}"
+        for count, who in ((recalls.by_agents, "agents"), (recalls.by_people, "people"))
+        if count
+    ]
+    return RecallsContext(
+        summary=f"Recalled {plural(recalls.total, 'time')}: {' and '.join(makers)}",
+        last=moment_label(recalls.last_at, zone),
+        last_iso=recalls.last_at.isoformat(),
+        days=tuple(
+            RecalledDay(day_text(day.day), day.day.isoformat(), number(day.by_agents), number(day.by_people))
+            for day in recalls.days
+        ),
+        slots=len(since),
+        path=bar_path(since, max(since) or 1),
+    )
 
 
 def _own_dates(memory: Memory, events: Sequence[HistoryEvent], zone: tzinfo) -> Iterator[tuple[datetime, Entry]]:

@@ -17,7 +17,9 @@ from django.utils.timezone import get_default_timezone
 from django_htmx.middleware import HtmxDetails
 
 from access.viewer import Viewer, viewer_of_user
-from search.query import ALIASES, SearchQuery
+from explorer.page_query import PageQuery
+from search.query import ALIASES
+from search.saved_views import default_view_id
 from text.dates import zone_names
 from text.formatting import number
 from web.params import Pair, Params, pairs_of
@@ -42,25 +44,29 @@ def page_viewer(request: HttpRequest) -> Viewer:
     return viewer_of_user(request.user, timezone=zone)
 
 
-def menu(request: HttpRequest) -> dict[str, Callable[[], bool]]:
+def menu(request: HttpRequest) -> dict[str, Callable[[], object]]:
     """Context processor for the menu. Its values are lazy: pages without a menu do not query them."""
     scopes = cache(lambda: viewer_of_user(request.user).scopes)
-    return {"may_curate": lambda: "curate" in scopes(), "may_administer": lambda: "admin" in scopes()}
+    return {
+        "may_curate": lambda: "curate" in scopes(),
+        "may_administer": lambda: "admin" in scopes(),
+        "default_view": cache(lambda: default_view_id(request.user.pk) if request.user.pk else None),
+    }
 
 
 def request_pairs(request: HttpRequest) -> list[Pair]:
     return pairs_of(request.GET)
 
 
-def read_query(pairs: list[Pair]) -> tuple[SearchQuery, tuple[Problem, ...]]:
-    """The search query of a page, and the parameters that are invalid."""
-    query, problems = SearchQuery.read(pairs)
+def read_query(pairs: list[Pair]) -> tuple[PageQuery, tuple[Problem, ...]]:
+    """The query of a page, and the parameters that are invalid."""
+    query, problems = PageQuery.read(pairs)
     # After a change of mode the form still sends parameters that have no meaning in the new mode.
     meaningless = {"sort"} if query.is_unified else set()
     if not query.mode.looks_by_meaning:
         meaningless.add("min_similarity")
     if any(ALIASES.get(key, key) in meaningless for key, _ in pairs):
-        query, problems = SearchQuery.read((k, v) for k, v in pairs if ALIASES.get(k, k) not in meaningless)
+        query, problems = PageQuery.read((k, v) for k, v in pairs if ALIASES.get(k, k) not in meaningless)
     if query.date_from or query.date_to:
         # The form still sends `since` after dates are entered; explicit dates win.
         query = query.model_copy(update={"since": ""})
@@ -68,7 +74,7 @@ def read_query(pairs: list[Pair]) -> tuple[SearchQuery, tuple[Problem, ...]]:
     return query.model_copy(update={"include_facets": False}), problems
 
 
-def read_with_query(extra: type[Extra], pairs: list[Pair]) -> tuple[Extra, SearchQuery, tuple[Problem, ...]]:
+def read_with_query(extra: type[Extra], pairs: list[Pair]) -> tuple[Extra, PageQuery, tuple[Problem, ...]]:
     """Read the parameters of a page that also shows a search query, and the query."""
     own, rest = extra.split(pairs)
     params, misread = extra.read(own)
@@ -78,7 +84,7 @@ def read_with_query(extra: type[Extra], pairs: list[Pair]) -> tuple[Extra, Searc
 
 def return_url(request: HttpRequest) -> str:
     """The page of this site to return to after a change, from the form's field `next`; empty without one."""
-    url = request.POST.get("next", "")
+    url = (request.POST if request.method == "POST" else request.GET).get("next", "")
     is_here = url_has_allowed_host_and_scheme(url, allowed_hosts=None, require_https=request.is_secure())
     return url if is_here else ""
 

@@ -1,13 +1,16 @@
 """URLs of pages. Queries in them are in canonical form."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from urllib.parse import urlencode
 
 from django.urls import reverse
 
 from categories.kinds import TERM_KINDS
 from search.query import SearchQuery
+from search.slices import plain
+from web.params import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +45,32 @@ def values_url(key: str, query: SearchQuery, listing: dict[str, str] | None = No
     return _with_query(path, query.querystring(), urlencode({k: v for k, v in (listing or {}).items() if v}))
 
 
+def compare_url(query: SearchQuery) -> str:
+    """The page that compares two slices of what matches a query."""
+    return _with_query(_path("explorer:compare"), plain(query).querystring())
+
+
+def calendar_url(query: SearchQuery, year: int = 0) -> str:
+    """The calendar of a year under a query; of its last year without one."""
+    query = query.with_(sort=None, page_size=25)
+    return _with_query(_path("explorer:calendar"), query.querystring(), urlencode({"year": year} if year else {}))
+
+
+def matrix_url(query: SearchQuery, request: dict[str, str] | None = None) -> str:
+    """The table of counts under a query. `request` are its own parameters."""
+    query = query.with_(sort=None, page_size=25)
+    return _with_query(_path("explorer:matrix"), query.querystring(), urlencode(request or {}))
+
+
 def why_not_url(query: SearchQuery, memory_id: int | None = None) -> str:
     """The page that explains why a memory is or is not among the results; without an id, its form."""
     parameters = urlencode({"id": memory_id}) if memory_id is not None else ""
     return _with_query(_path("explorer:why_not"), parameters, query.with_().querystring())
+
+
+def text_url(query: SearchQuery) -> str:
+    """The form that edits a query as a text."""
+    return _with_query(_path("explorer:text"), query.with_().querystring())
 
 
 def retag_url(query: SearchQuery) -> str:
@@ -56,6 +81,11 @@ def retag_url(query: SearchQuery) -> str:
 def curate_url(kind: str, value: str) -> str:
     """The page that curates a term, for curators; empty for facets that are no vocabulary."""
     return _with_query(_path("curation:log"), urlencode({"kind": kind, "name": value})) if kind in TERM_KINDS else ""
+
+
+def merge_url(kind: str) -> str:
+    """The page that merges several terms, for curators; empty for facets that are no vocabulary."""
+    return _path("curation:merge", kind) if kind in TERM_KINDS else ""
 
 
 def new_url(project: str = "") -> str:
@@ -99,3 +129,84 @@ def relationship_url(relationship_id: int) -> str:
 def filter_url(key: str, value: str) -> str:
     """The explore page filtered by one value."""
     return explore_url(SearchQuery().only(key, value))
+
+
+def session_url(session_id: int) -> str:
+    """The page of what a session did."""
+    return _path("explorer:session", session_id)
+
+
+def narrowed(query: SearchQuery, key: str, value: str) -> SearchQuery:
+    """The query with one more selected value."""
+    return query.with_() if value in query.selection(key).include else query.toggle(key, value)
+
+
+# A character that no value has.
+_MARK = "\x00"
+
+
+class QueryLinks:
+    """The addresses on a page of one query. There are hundreds, which share all but a value, an id or two dates."""
+
+    def __init__(self, query: SearchQuery) -> None:
+        self._query = query
+        self._shared: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._made: dict[tuple[str, str, str], str] = {}
+
+    def memory(self, memory_id: int) -> str:
+        """The page of a memory, with the way back to the results."""
+        before, after = self._around_id
+        return f"{before}{memory_id}{after}"
+
+    def narrowed(self, key: str, value: str) -> str:
+        """The results with one more selected value."""
+        return self._with_value("narrowed", key, value, lambda given: narrowed(self._query, key, given))
+
+    def toggled(self, key: str, value: str) -> str:
+        """The results with a value ticked, or unticked where it was."""
+        return self._with_value("toggled", key, value, lambda given: self._query.toggle(key, given))
+
+    def without(self, key: str, value: str) -> str:
+        """The results with a value left out, or no longer left out."""
+        return self._with_value("without", key, value, lambda given: self._query.toggle_exclusion(key, given))
+
+    def only(self, key: str, value: str) -> str:
+        """The results with nothing chosen in a facet but one value."""
+        before, after = self._shared_parts("only", key, lambda: self._query.only(key, _MARK))
+        return f"{before}{quoted(value)}{after}"
+
+    def between(self, first: str, last: str) -> str:
+        """The results between two dates."""
+        before, amid, after = self._shared_parts("between", "date", lambda: self._query.between(_MARK, _MARK))
+        return f"{before}{quoted(first)}{amid}{quoted(last)}{after}"
+
+    def values(self, key: str, **listing: str) -> str:
+        """The page of all values of a facet. `listing` are its parameters."""
+        if ("values", key) not in self._shared:
+            url = values_url(key, self._query)
+            self._shared["values", key] = (url, f"{url}{'&' if '?' in url else '?'}")
+        alone, before = self._shared["values", key]
+        return before + "&".join([f"{name}={quoted(value)}" for name, value in listing.items()]) if listing else alone
+
+    @cached_property
+    def _around_id(self) -> tuple[str, str]:
+        before, _, after = memory_url(1, self._query).rpartition("/1/")
+        return f"{before}/", f"/{after}"
+
+    def _with_value(self, way: str, key: str, value: str, changed: Callable[[str], SearchQuery]) -> str:
+        if (shared := self._shared.get((way, key))) is None:
+            chosen = self._query.selection(key)
+            # Beside others the place of a value depends on them.
+            shared = () if chosen.include or chosen.exclude else self._shared_parts(way, key, lambda: changed(_MARK))
+            self._shared[way, key] = shared
+        if shared:
+            before, after = shared
+            return f"{before}{quoted(value)}{after}"
+        if (way, key, value) not in self._made:
+            self._made[way, key, value] = explore_url(changed(value))
+        return self._made[way, key, value]
+
+    def _shared_parts(self, way: str, key: str, marked: Callable[[], SearchQuery]) -> tuple[str, ...]:
+        if (way, key) not in self._shared:
+            self._shared[way, key] = tuple(explore_url(marked()).split(quoted(_MARK)))
+        return self._shared[way, key]

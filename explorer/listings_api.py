@@ -23,7 +23,8 @@ from explorer.listings import (
 )
 from explorer.operations import read_operation
 from explorer.schemas import LOWER_BOUNDS
-from explorer.timeline_api import QueryWarning, query_warning
+from explorer.sessions import SessionDetail, SessionRequest, session_detail
+from explorer.timeline_api import IndexRow, QueryWarning, cut_title, query_warning
 from search.facets import FACET
 from search.result import FacetListing
 from search.run import facet_page
@@ -86,6 +87,7 @@ class TagsReply(ListReply):
 class SessionReply(BaseModel):
     """A session, and its memories that are active or proposed."""
 
+    id: int
     session: str = Field(description="Its id, as given by its agent.")
     project: str
     agent: str
@@ -99,6 +101,38 @@ class SessionReply(BaseModel):
 
 class SessionsReply(ListReply):
     sessions: list[SessionReply]
+
+
+class ReplacedMemory(BaseModel):
+    """A memory that another superseded."""
+
+    id: int
+    title: str
+
+
+class SessionMemoryReply(IndexRow):
+    """A memory that a session stored."""
+
+    state: str
+    tags: list[str]
+    replaced: list[ReplacedMemory] = Field(description="The memories that it superseded.")
+
+
+class SessionDetailReply(ListReply):
+    """A session and a page of its memories in the order in which they were created, without deleted ones."""
+
+    id: int
+    session: str = Field(description="Its id, as given by its agent.")
+    project: str
+    agent: str
+    title: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    first: datetime | None = Field(description="When the first of its memories was created.")
+    last: datetime | None = Field(description="When the last of its memories was created.")
+    retired: int = Field(description="How many of its memories are archived or superseded now.")
+    types: dict[str, int]
+    memories: list[SessionMemoryReply]
 
 
 class AllowanceReply(BaseModel):
@@ -179,6 +213,7 @@ def sessions(request: ApiRequest) -> tuple[Timings, SessionsReply]:
     rows = [
         SessionReply(
             **{name: getattr(row.session, name) for name in ("agent", "title", "started_at", "ended_at")},
+            id=row.session.pk,
             session=row.session.external_id,
             project=row.session.project.slug,
             memories=row.memories,
@@ -188,6 +223,33 @@ def sessions(request: ApiRequest) -> tuple[Timings, SessionsReply]:
         for row in found.rows
     ]
     return found.timings, SessionsReply(sessions=rows, **_list_fields(found, asked))
+
+
+@_get("/sessions/{session_id}", "session", SessionDetailReply, 404, parameters=SessionRequest.openapi_parameters())
+@timed
+def session(request: ApiRequest, session_id: int) -> tuple[Timings, SessionDetailReply]:
+    """A session with its memories in order, and those that they replaced."""
+    viewer = allowed(request, "read")
+    asked = SessionRequest.from_pairs(pairs_of(request.GET))
+    found = session_detail(session_id, asked, viewer)
+    own = found.session
+    return found.timings, SessionDetailReply(
+        **{name: getattr(own, name) for name in ("id", "agent", "title", "started_at", "ended_at")},
+        **{name: getattr(found, name) for name in ("first", "last", "retired")},
+        session=own.external_id,
+        project=own.project.slug,
+        types=dict(found.types),
+        memories=[
+            SessionMemoryReply(
+                **{name: getattr(one.memory, name) for name in ("id", "created_at", "memory_type", "state", "tags")},
+                title=cut_title(one.memory.title),
+                project=own.project.slug,
+                replaced=[ReplacedMemory(id=old.id, title=old.title) for old in one.replaced],
+            )
+            for one in found.memories
+        ],
+        **_list_fields(found, asked),
+    )
 
 
 @_get("/whoami", "whoami", WhoamiReply)
@@ -214,7 +276,7 @@ def _person(request: HttpRequest) -> str:
     return request.user.get_username()
 
 
-def _list_fields(found: Listed[Any], asked: PageRequest) -> dict[str, Any]:
+def _list_fields(found: Listed[Any] | SessionDetail, asked: PageRequest) -> dict[str, Any]:
     pages = asked.pages(found.total)
     return {
         "total": found.total,

@@ -20,6 +20,7 @@ from access.viewer import Viewer
 from explorer.status import SiteStatus, site_status
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_details, memory_version
+from memories.recalls import opened
 from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.services import (
     ANY_VERSION,
@@ -103,7 +104,7 @@ class CategoryPathReply(BaseModel):
     names: list[str] = Field(description="The names along the path.")
 
 
-class TermReply(BaseModel):
+class TermNameReply(BaseModel):
     value: str = Field(description="The value of filters.")
     name: str
     type: str
@@ -158,8 +159,8 @@ class MemoryReply(BaseModel):
     content: str
     tags: list[str]
     categories: list[CategoryPathReply]
-    concepts: list[TermReply]
-    entities: list[TermReply]
+    concepts: list[TermNameReply]
+    entities: list[TermNameReply]
     state: str
     state_reason: str
     pinned: bool
@@ -350,6 +351,7 @@ def read(request: ApiRequest, memory_id: int, response: HttpResponse) -> MemoryR
     detail = memory_details(viewer, [storable_id(memory_id)]).get(memory_id)
     if detail is None:
         raise MemoryNotFoundError(memory_id)
+    opened(viewer, [memory_id])
     reply = memory_reply(detail, request)
     response["ETag"] = etag = _etag(reply)
     if viewer.api_key_id is not None:
@@ -499,8 +501,8 @@ def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
         version=memory_version(memory),
         project=memory.project.slug,
         categories=[CategoryPathReply(path=node.path, names=list(node.names)) for node in detail.categories],
-        concepts=[TermReply(value=term.value, name=term.label, type=term.type) for term in detail.concepts],
-        entities=[TermReply(value=term.value, name=term.label, type=term.type) for term in detail.entities],
+        concepts=[TermNameReply(value=term.value, name=term.label, type=term.type) for term in detail.concepts],
+        entities=[TermNameReply(value=term.value, name=term.label, type=term.type) for term in detail.entities],
         session=memory.session.external_id if memory.session else "",
         superseded_by=detail.superseded_by and _named(detail.superseded_by),
         supersedes=[_named(title) for title in detail.supersedes],

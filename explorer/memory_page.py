@@ -12,7 +12,16 @@ from django.utils.safestring import SafeString
 
 from categories.models import Entity
 from categories.queries import CategoryNode, Term
-from explorer.links import explore_url, filter_url, memory_url, node_url, relationship_url, similar_url, why_not_url
+from explorer.links import (
+    explore_url,
+    filter_url,
+    memory_url,
+    node_url,
+    relationship_url,
+    session_url,
+    similar_url,
+    why_not_url,
+)
 from explorer.markdown import render_markdown
 from memories.models import Memory
 from memories.queries import Around, MemoryDetail, MemoryTitle, memory_version
@@ -261,7 +270,10 @@ def _provenance(memory: Memory, zone: tzinfo) -> Iterable[MemoryFact]:
     yield MemoryFact("Agent", _filters("agent", [memory.agent]))
     session = memory.session
     yield MemoryFact(
-        "Session", (FactValue(session.title or session.external_id, "", session.external_id),) if session else ()
+        "Session",
+        (FactValue(session.title or session.external_id, session_url(session.pk), session.external_id),)
+        if session
+        else (),
     )
     yield MemoryFact("Source", _filters("source", [memory.source]))
     yield MemoryFact("Original", (_address(memory.source_uri),) if memory.source_uri else ())

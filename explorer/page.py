@@ -3,15 +3,30 @@
 No database and no request, so that everything a page shows can be tested here.
 """
 
-import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from explorer.cards import HitCard, ResultCard, build_cards, build_result_cards, found_by_kind
 from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.http import Pager, PageSize, build_pager
-from explorer.links import Link, curate_url, explore_url, memory_url, new_url, retag_url, values_url, why_not_url
+from explorer.links import (
+    Link,
+    calendar_url,
+    compare_url,
+    curate_url,
+    explore_url,
+    matrix_url,
+    memory_url,
+    merge_url,
+    new_url,
+    retag_url,
+    text_url,
+    values_url,
+    why_not_url,
+)
+from explorer.page_query import PageQuery, View
+from explorer.results_table import ResultsTable, build_table
 from explorer.sidebar import (
     Chip,
     FacetRow,
@@ -24,8 +39,10 @@ from explorer.sidebar import (
     value_rows,
 )
 from search.facets import FACET, STATES
+from search.histogram_split import SPLIT_KEYS
 from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort
 from search.result import FacetPage, FilterRelaxation, NamedTerm, SearchResult, SearchWarning
+from search.typed import Understood, as_text
 from search.unified.service import UnifiedResult
 from search.why_not import Check, WhyNot
 from text.formatting import listed, memories, number, plural, spoken_number
@@ -41,6 +58,7 @@ SORT_LABELS = {
     Sort.OLDEST: "Oldest first",
     Sort.UPDATED: "Last updated",
     Sort.TITLE: "Title A–Z",
+    Sort.RECALLED: "Most recalled",
 }
 MODE_LABELS = {
     Mode.HYBRID: "Words + meaning",
@@ -50,8 +68,7 @@ MODE_LABELS = {
     Mode.TAG: "Tags only",
     Mode.UNIFIED: "Memories, entities, relationships",
 }
-# A filter as other search boxes read it from the text: tag:clock, -type:fix, project:"Boat yard".
-_TYPED_FILTER = re.compile(r'(?<!\S)(-?)([a-z_]+):("[^"]*"|\S+)')
+VIEW_LABELS = {View.LIST: "List", View.COMPACT: "Compact", View.TABLE: "Table", View.MAP: "Map"}
 # The other modes are for agents; a page offers one only if its URL selects it.
 _MODES_OFFERED = (Mode.HYBRID, Mode.KEYWORD, Mode.SEMANTIC, Mode.UNIFIED)
 
@@ -65,6 +82,9 @@ class Notice:
     suggestion: str = ""
     links: tuple[Link, ...] = ()
     is_error: bool = False
+    is_ignored: bool = False
+    """Whether it is about a parameter that has no effect."""
+
     details: str = ""
     """A long list, which is folded."""
 
@@ -90,6 +110,12 @@ class ExplorerContext:
     """The explore page."""
 
     text: str
+    as_text: str
+    """The whole query as a text with typed filters."""
+    text_url: str
+    """The form that edits this text, for readers without scripts."""
+    pending: str
+    """The typed filters that Enter will apply."""
     title: str
     status: str
     total: str
@@ -114,6 +140,11 @@ class ExplorerContext:
     hits: tuple[HitCard, ...]
     results: tuple[ResultCard, ...]
     """The results of unified search, instead of `hits`."""
+    view: str
+    views: tuple[Link, ...]
+    """How results can be shown; none if there is no choice."""
+    table: ResultsTable | None
+    """The hits as a table, if they are shown as one."""
     pager: Pager | None
     empty: EmptyState | None
     retag: Link | None
@@ -124,8 +155,15 @@ class ExplorerContext:
     """The form for a new memory, in the only project that is selected; for viewers who may write."""
     pairs: tuple[HiddenField, ...]
     """The query as hidden fields, for other forms."""
+    matrix_url: str
+    """The table of counts of the results; empty if there are none."""
+    calendar_url: str
     why_url: str
     """The page that explains why a memory was found, without the number of the memory."""
+    compare_url: str
+    """The page that compares two slices of the results."""
+    as_of: str
+    """The day or time at which the results are valid; empty for the present state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +195,17 @@ class ValuesContext:
     """The rest of a level of the tree that is longer than the page."""
     curate_base: str
     """The page that curates a value, without its name; empty for facets that are no vocabulary."""
+    merge: Link | None
+    """For curators, the page that merges the ticked values; `name` is where a merge returns to."""
 
 
 def build_context(
-    query: SearchQuery,
+    query: PageQuery,
     result: SearchResult,
     problems: Sequence[Notice] = (),
     *,
+    notes: Sequence[Notice] = (),
+    pending: Sequence[str] = (),
     unified: UnifiedResult | None = None,
     may_write: bool = False,
     zone: tzinfo = UTC,
@@ -172,8 +214,9 @@ def build_context(
 ) -> ExplorerContext:
     """The context of the explore page.
 
-    `problems` are notices about parameters that were ignored; `unified` is the result of unified search, if any;
-    `opened` are the ids of the parts that the reader has open.
+    `problems` are notices about parameters that were ignored, `notes` those about the text; `unified` is the result of
+    unified search, if any; `pending` are typed filters that are not applied yet; `opened` are the ids of the parts that
+    the reader has open.
     """
     zone, corpus = query.zone(zone), result.corpus
     totals = _totals(result, unified)
@@ -184,11 +227,19 @@ def build_context(
     empty = _empty(query, result) if not (unified.found if unified else result.total) else None
     sorts = _sorts(query) if empty is None else ()
     own_fields = {"q"} | ({"mode"} if corpus.total else set()) | ({"sort"} if sorts else set())
-    own_fields |= {"from", "to", "bucket"} if plot and plot.bars else set()
+    own_fields |= {"from", "to", "bucket", "as_of"} if plot and plot.bars else set()
+    own_fields |= {"split"} if plot and plot.bars and plot.splits else set()
+    view = View.LIST if unified or empty else query.view
+    hits = build_cards(query, result, zone, opened) if unified is None else ()
+    table = build_table(query, result, hits, zone) if view is View.TABLE else None
+    own_fields |= {"column"} if table else {"colour"} if view is View.MAP else set()
     own_fields |= {panel.all_switch.name for panel in panels if panel.all_switch}
     controls = [row for panel in panels for row in panel.controls()]
     return ExplorerContext(
         text=query.text,
+        as_text=as_text(query.search),
+        text_url=text_url(query),
+        pending=listed(list(pending)),
         title=_title(query, totals.label, chips),
         status=_status(result) if unified is None else totals.label,
         total=totals.count,
@@ -201,7 +252,7 @@ def build_context(
         hidden_note=_hidden_note(query, result),
         notices=(
             *problems,
-            *_typed_filters(query),
+            *notes,
             *(_warning_notice(query, pages, warning) for warning in result.warnings),
             *_scope_notice(query),
         ),
@@ -213,8 +264,11 @@ def build_context(
         plot=plot,
         modes=_modes(query),
         sorts=sorts,
-        hits=build_cards(query, result, zone, opened) if unified is None else (),
+        hits=hits,
         results=build_result_cards(query, unified, zone, opened) if unified else (),
+        view=view.value,
+        views=_views(query) if unified is None and empty is None else (),
+        table=table,
         pager=_pager(query, result, unified),
         # An ignored filter means more results than intended: too risky to edit.
         retag=_retag(query, result) if may_write and not problems else None,
@@ -222,7 +276,11 @@ def build_context(
         new_url=new_url(query.project[0] if len(query.project) == 1 else "") if may_write else "",
         empty=empty,
         pairs=form_fields(query),
+        matrix_url=matrix_url(query) if unified is None and empty is None else "",
+        calendar_url=calendar_url(query) if unified is None and empty is None else "",
         why_url=why_not_url(query),
+        compare_url=compare_url(query),
+        as_of=query.as_of,
     )
 
 
@@ -273,7 +331,23 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         chips=build_chips(query, page.labels),
         more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
         curate_base=curate_url(page.facet.key, ""),
+        merge=_merge_link(query, page, listing_parameters),
     )
+
+
+def _merge_link(query: SearchQuery, page: FacetPage, listing: dict[str, str]) -> Link | None:
+    key, ticked = page.facet.key, len(query.selection(page.facet.key).include)
+    if not (url := merge_url(key)):
+        return None
+    label = f"Merge {number(ticked)} {page.facet.spec.api_name}…" if ticked > 1 else "Merge…"
+    # Not the search: those names have been merged.
+    left = {name: value for name, value in listing.items() if name != "search"}
+    return Link(label, url, name=values_url(key, query.without(key), left))
+
+
+def typed_notices(understood: Understood[PageQuery]) -> tuple[Notice, ...]:
+    """Notices about parts of the text that look like filters and cannot be read."""
+    return tuple(Notice(f"“{part}” is searched for as text: {reason}") for part, reason in understood.unread)
 
 
 def problem_notices(problems: Iterable[Problem]) -> tuple[Notice, ...]:
@@ -290,7 +364,7 @@ def _problem_notice(problem: Problem) -> Notice:
             suggestion=did_you_mean_text([f"“{name}”" for name in near]),
             details=f"{problem.suggestion[:1].upper()}{problem.suggestion[1:]}.",
         )
-    return Notice(problem.message, problem.parameter, _advice(problem), is_error=True)
+    return Notice(problem.message, problem.parameter, _advice(problem), is_error=True, is_ignored=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,28 +479,6 @@ def _scope_notice(query: SearchQuery) -> tuple[Notice, ...]:
     return (Notice("The facets count these results alone.", links=(link,)),)
 
 
-def _typed_filters(query: SearchQuery) -> Iterator[Notice]:
-    """A link to the filters that the text spells out, since a search looks for them as words."""
-    filtered, labels, typed = query, [], []
-    for match in _TYPED_FILTER.finditer(query.text):
-        excluded, name, quoted = match.groups()
-        key, value = ALIASES.get(name, name), quoted.strip('"')
-        if key not in FACET or not value:
-            continue
-        chosen = query.selection(key)
-        if value not in (chosen.exclude if excluded else chosen.include):
-            filtered = filtered.toggle_exclusion(key, value) if excluded else filtered.toggle(key, value)
-        filtered = filtered.with_(text=" ".join(filtered.text.replace(match[0], " ", 1).split()))
-        labels.append(f"{'not ' if excluded else ''}{FACET[key].label.lower()} = {value}")
-        typed.append(f"“{match[0]}”")
-    if labels:
-        label = ", ".join(labels)
-        text = f"{listed(typed)} {'is' if len(typed) == 1 else 'are'} searched for as text."
-        yield Notice(
-            text, suggestion="Filter instead:", links=(Link(label, explore_url(filtered), f"Filter by {label}"),)
-        )
-
-
 def did_you_mean_text(names: Sequence[str]) -> str:
     return f"Did you mean {' or '.join(names)}?" if names else ""
 
@@ -439,10 +491,22 @@ def _advice(problem: Problem) -> str:
     return " ".join(part for part in (did_you_mean_text(problem.did_you_mean), advice) if part)
 
 
-def _plot(query: SearchQuery, result: SearchResult, zone: tzinfo, now: datetime, *, has_table: bool) -> Plot | None:
+def _plot(query: PageQuery, result: SearchResult, zone: tzinfo, now: datetime, *, has_table: bool) -> Plot | None:
     if result.histogram is None:
         return None
-    return build_plot(query, result.histogram, result.quick_ranges, zone, now, has_table=has_table)
+    splits = tuple(
+        Option(key, FACET[key].label.lower() if key else "none", query.split_by == key) for key in ("", *SPLIT_KEYS)
+    )
+    return build_plot(
+        query,
+        result.histogram,
+        result.quick_ranges,
+        zone,
+        now,
+        has_table=has_table,
+        split=result.split,
+        splits=() if query.is_unified else splits,
+    )
 
 
 def _sorts(query: SearchQuery) -> tuple[Option, ...]:
@@ -452,6 +516,13 @@ def _sorts(query: SearchQuery) -> tuple[Option, ...]:
         return ()
     offered = [sort for sort in Sort if sort in SORT_LABELS and (query.text or sort is not Sort.RELEVANCE)]
     return tuple(Option("" if s is natural else s.value, SORT_LABELS[s], s is query.order) for s in offered)
+
+
+def _views(query: PageQuery) -> tuple[Link, ...]:
+    return tuple(
+        Link(label, explore_url(query.replace(view=view)), view.value, current=view is query.view)
+        for view, label in VIEW_LABELS.items()
+    )
 
 
 def _modes(query: SearchQuery) -> tuple[Option, ...]:

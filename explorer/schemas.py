@@ -50,6 +50,9 @@ class HitWhy(BaseModel):
         description="Rank by the cross-encoder; null if none is set, or it did not score this memory."
     )
     cross_encoder_score: float | None
+    moved_below: int | None = Field(
+        description="The memory that superseded it, if it was moved down to follow this one."
+    )
     relevance: float | None = Field(
         description="By words and meaning, or words alone where it has no vector, from 0 to 1; or the second reading."
     )
@@ -80,6 +83,7 @@ class MemoryHit(BaseModel):
     pinned: bool
     importance: float | None
     superseded_by: int | None
+    recalls: int = Field(description="How often it was recalled.")
     score: float | None = Field(
         description="Comparable within one reply; null unless ranked, for who may see all projects."
     )

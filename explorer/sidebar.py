@@ -1,14 +1,15 @@
 """The facets of the sidebar as rows and trees, and the active filters as chips. Pure."""
 
 import hashlib
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from explorer.links import curate_url, explore_url, values_url
+from explorer.links import QueryLinks, curate_url, explore_url
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Facet, FacetKind, FacetValue
-from search.query import SearchQuery, Selection, dates_label
-from text.dates import span_label
-from text.formatting import number, plural, spoken_number, with_article
+from search.query import SearchQuery, Selection, dates_label, recalled_label
+from text.dates import start_label
+from text.formatting import date_text, number, plural, spoken_number, with_article
 
 # The number of memories with a value in the whole corpus; None if unknown.
 CorpusCount = Callable[[str, FacetValue], int | None]
@@ -108,7 +109,7 @@ class Panel:
 
 def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount, opened: Container[str] = ()) -> Panel:
     """Build the panel of a facet. `opened` are the ids of panels and branches that the reader has open."""
-    spec, panel_id = facet.spec, f"facet-{facet.key}"
+    spec, panel_id, links = facet.spec, f"facet-{facet.key}", QueryLinks(query)
     chosen = [v for v in facet.values if v.selected or v.excluded]
     is_tree = spec.kind is FacetKind.TREE
     is_open = bool(chosen) or facet.no_value_selected or facet.any_value_selected or _starts_open(facet)
@@ -122,10 +123,10 @@ def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount, opened: C
             False,
             is_tree,
             is_missing=True,
-            more_url=values_url(facet.key, query),
+            more_url=links.values(facet.key),
             more_label=all_values,
         )
-    rows = _tree(query, facet, corpus, opened) if is_tree else _shown(query, facet, corpus)
+    rows = _tree(query, facet, corpus, opened, links) if is_tree else _shown(query, facet, corpus)
     listed = sum(1 for row in rows if not row.zero)
     hidden = 0 if is_tree else max(0, facet.distinct - listed)
     return Panel(
@@ -139,9 +140,9 @@ def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount, opened: C
         no_value=_no_value(query, facet),
         any_value=_any_value(query, facet),
         all_switch=_all_switch(query, facet),
-        more_url=values_url(facet.key, query) if hidden or (is_tree and facet.distinct > listed) else "",
+        more_url=links.values(facet.key) if hidden or (is_tree and facet.distinct > listed) else "",
         more_label=_more_label(facet, hidden),
-        exclude_url=values_url(facet.key, query) if rows else "",
+        exclude_url=links.values(facet.key) if rows else "",
         note=_note(query, facet),
         unavailable=facet.unavailable,
     )
@@ -158,14 +159,14 @@ def value_rows(
 ) -> tuple[FacetRow, ...]:
     """Rows for the page of a facet, or for one level of the tree."""
     peak = max((v.count for v in facet.values), default=0)
-    rows = []
+    links, rows = QueryLinks(query), []
     for value in facet.values:
         if last_name_only:
             value = replace(value, label=value.label.rpartition(" / ")[2])
         row = _row(query, facet, value, corpus, peak)
-        if last_name_only:
-            row = _with_subtree(query, row, value)
-        rows.append(_with_links(query, facet.key, row))
+        if last_name_only and value.has_children:
+            row = replace(row, is_branch=True, **_subtree(links, value, is_listed=False))
+        rows.append(replace(row, **_own_links(links, facet.key, row)))
     return tuple(rows)
 
 
@@ -199,7 +200,7 @@ def _starts_open(facet: Facet) -> bool:
 def _summary(query: SearchQuery, facet: Facet) -> str:
     selection = query.selection(facet.key)
     if facet.key == "state" and not selection.restricts:
-        return " and ".join(DEFAULT_STATES)
+        return "all but deleted" if query.as_of else " and ".join(DEFAULT_STATES)
     # The values counted are those that another choice would give: beside a selection their number would confuse.
     parts = [f"{len(selection.include)} selected"] if selection.include else []
     if selection.exclude:
@@ -211,6 +212,8 @@ def _summary(query: SearchQuery, facet: Facet) -> str:
 
 def _note(query: SearchQuery, facet: Facet) -> str:
     if facet.key == "state" and not query.selection("state").restricts:
+        if query.as_of:
+            return "Archived and superseded ones are shown if they were valid then, unless a state is selected."
         return "Active and proposed are shown unless a state is selected."
     return ""
 
@@ -248,14 +251,13 @@ def _row(query: SearchQuery, facet: Facet, value: FacetValue, corpus: CorpusCoun
     )
 
 
-def _with_links(query: SearchQuery, key: str, row: FacetRow) -> FacetRow:
-    """Add the links of a row for pages where no script makes them."""
-    return replace(
-        row,
-        exclude_url=explore_url(query.toggle_exclusion(key, row.value)),
-        exclude_name=f"Exclude {FACET[key].label.lower()} {row.label}",
-        only_url=explore_url(query.only(key, row.value)),
-    )
+def _own_links(links: QueryLinks, key: str, row: FacetRow) -> dict[str, Any]:
+    """The links of a row for pages where no script makes them."""
+    return {
+        "exclude_url": links.without(key, row.value),
+        "exclude_name": f"Exclude {FACET[key].label.lower()} {row.label}",
+        "only_url": links.only(key, row.value),
+    }
 
 
 def _count(value: FacetValue, facet: Facet) -> str:
@@ -327,59 +329,73 @@ def _all_switch(query: SearchQuery, facet: Facet) -> AllSwitch | None:
 # --- the tree ----------------------------------------------------------------------------------------------------
 
 
-def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount, opened: Container[str]) -> tuple[FacetRow, ...]:
+def _tree(
+    query: SearchQuery, facet: Facet, corpus: CorpusCount, opened: Container[str], links: QueryLinks
+) -> tuple[FacetRow, ...]:
     """The rows as a tree. A value without its parent among them is a root; closed branches have no rows."""
-    paths = {value.canonical or value.value for value in facet.values}
+    by_path = {_path_of(value): value for value in facet.values}
     children: dict[str | None, list[FacetValue]] = {}
     for value in facet.values:
-        children.setdefault(value.parent if value.parent in paths else None, []).append(value)
+        children.setdefault(value.parent if value.parent in by_path else None, []).append(value)
     peak = max((v.count for v in facet.values if not v.excluded), default=0)
+    unfolded = _above_chosen(by_path)
 
-    def level(parent: str | None, implied: bool) -> Sequence[FacetRow]:
-        rows = []
-        for value in children.get(parent, []):
-            row = _row(query, facet, value, corpus, peak)
-            below = tuple(level(value.canonical or value.value, implied or (value.selected and query.subcategories)))
-            rows.append(_branch(query, row, value, below, implied))
-        return rows
+    def branch(value: FacetValue, *, implied: bool = False, is_first: bool = False) -> FacetRow:
+        row = _row(query, facet, value, corpus, peak)
+        path = _path_of(value)
+        is_branch = value.has_children or path in children
+        is_open = path in unfolded or (is_first and is_branch)
+        is_listed = is_open or f"branch-{row.id}" in opened
+        inside = implied or (value.selected and query.subcategories)
+        below = tuple(branch(child, implied=inside) for child in children.get(path, ())) if is_listed else ()
+        if is_branch or implied:
+            is_implied = implied and not row.checked
+            row = replace(
+                row,
+                children=below,
+                is_open=is_open,
+                implied=is_implied,
+                accessible_name=f"{row.accessible_name}, included by its parent" if is_implied else row.accessible_name,
+                is_branch=is_branch,
+                **_subtree(links, value, is_listed=bool(below)) if is_branch else {},
+            )
+        return row
 
-    roots = level(None, False)
     limit = facet.spec.limit
-    shown = [row for place, row in enumerate(roots) if place < limit or row.checked or row.is_open]
-    if shown and not any(row.is_open for row in shown):
-        shown[0] = replace(shown[0], is_open=shown[0].is_branch)
-    return tuple(_pruned(query, row, opened) for row in shown)
+    shown = [
+        value
+        for place, value in enumerate(children.get(None, []))
+        if place < limit or value.selected or value.excluded or _path_of(value) in unfolded
+    ]
+    starts_folded = not any(_path_of(value) in unfolded for value in shown)
+    return tuple(branch(value, is_first=starts_folded and not place) for place, value in enumerate(shown))
 
 
-def _pruned(query: SearchQuery, row: FacetRow, opened: Container[str]) -> FacetRow:
-    if not row.children:
-        return row
-    if row.is_open or f"branch-{row.id}" in opened:
-        return replace(row, children=tuple(_pruned(query, child, opened) for child in row.children))
-    return replace(row, children=(), children_url=_level_url(query, row.value))
+def _path_of(value: FacetValue) -> str:
+    return value.canonical or value.value
 
 
-def _branch(
-    query: SearchQuery, row: FacetRow, value: FacetValue, below: tuple[FacetRow, ...], implied: bool
-) -> FacetRow:
-    row = replace(row, children=below, is_branch=value.has_children or bool(below))
-    if implied and not row.checked:
-        row = replace(row, implied=True, accessible_name=f"{row.accessible_name}, included by its parent")
-    if any(child.checked or child.is_open for child in below):
-        row = replace(row, is_open=True)
-    return _with_subtree(query, row, value)
+def _above_chosen(by_path: Mapping[str, FacetValue]) -> set[str]:
+    """The paths of the values with a selected or excluded one below them."""
+    above: set[str] = set()
+    for value in by_path.values():
+        parent = value.parent if value.selected or value.excluded else None
+        while parent is not None and parent in by_path and parent not in above:
+            above.add(parent)
+            parent = by_path[parent].parent
+    return above
 
 
-def _with_subtree(query: SearchQuery, row: FacetRow, value: FacetValue) -> FacetRow:
-    """Add the URLs of the level below: to load it if it is missing, and to list all of it."""
-    if not value.has_children:
-        return row
-    row = replace(row, is_branch=True, more_url=values_url("category", query, {"parent": value.value}))
-    return row if row.children else replace(row, children_url=_level_url(query, value.value))
+def _subtree(links: QueryLinks, value: FacetValue, *, is_listed: bool) -> dict[str, Any]:
+    """The URLs of the level below: to load it if it is not listed, and to list all of it."""
+    return {
+        "more_url": links.values("category", parent=value.value) if value.has_children else "",
+        "children_url": "" if is_listed else _level_url(links, value.value),
+    }
 
 
-def _level_url(query: SearchQuery, path: str) -> str:
-    return values_url("category", query, {"parent": path, "page_size": str(_SUBTREE_PAGE)})
+def _level_url(links: QueryLinks, path: str) -> str:
+    return links.values("category", parent=path, page_size=str(_SUBTREE_PAGE))
 
 
 # --- chips -------------------------------------------------------------------------------------------------------
@@ -428,9 +444,24 @@ def build_chips(
         removed = ChipPart(label, address(query.without(DATE_KEY)), f"Remove filter: date {label}")
         chips.append(Chip("chip-date", "date", (removed,)))
     if query.updated_since:
-        label = span_label(query.updated_since)
+        label = start_label(query.updated_since)
         removed = ChipPart(label, address(query.with_(updated_since="")), f"Remove filter: changed {label}")
         chips.append(Chip("chip-updated", "changed", (removed,)))
+    if query.recalled_since:
+        label = recalled_label(query.recalled_since)
+        removed = ChipPart(label, address(query.with_(recalled_since="")), f"Remove filter: recalled {label}")
+        chips.append(Chip("chip-recalled", "recalled", (removed,)))
+    if query.not_recalled_since:
+        label = recalled_label(query.not_recalled_since)
+        removed = ChipPart(label, address(query.with_(not_recalled_since="")), f"Remove filter: not recalled {label}")
+        chips.append(Chip("chip-not-recalled", "not recalled", (removed,), negative=True))
+    if query.as_of:
+        label = date_text(query.as_of)
+        removed = ChipPart(label, address(query.with_(as_of="")), f"Remove filter: valid on {label}")
+        chips.append(Chip("chip-as-of", "valid on", (removed,)))
+    if query.area:
+        removed = ChipPart("an area", address(query.with_(area="")), "Remove filter: area of the map")
+        chips.append(Chip("chip-area", "map", (removed,)))
     return tuple(chips)
 
 

@@ -9,7 +9,7 @@ from ninja import Router
 from pydantic import BaseModel, Field
 
 from access.keys import ApiRequest, allowed
-from explorer.memory_api import CategoryPathReply, TermReply, storable_id
+from explorer.memory_api import CategoryPathReply, TermNameReply, storable_id
 from explorer.timeline_api import QueryWarning, query_warning
 from search.similar import (
     SharedTerms,
@@ -29,7 +29,7 @@ class SharedReply(BaseModel):
     """Values that both memories have: at most three of each kind."""
 
     tags: list[str]
-    entities: list[TermReply]
+    entities: list[TermNameReply]
     categories: list[CategoryPathReply]
     more: int = Field(description="Number of further shared tags, entities and categories.")
 
@@ -106,7 +106,7 @@ def _row(one: SimilarMemory, request: HttpRequest) -> SimilarRow:
 def _shared_reply(shared: SharedTerms) -> SharedReply:
     return SharedReply(
         tags=list(shared.tags),
-        entities=[TermReply(value=term.value, name=term.label, type=term.type) for term in shared.entities],
+        entities=[TermNameReply(value=term.value, name=term.label, type=term.type) for term in shared.entities],
         categories=[
             CategoryPathReply(path=category.path, names=list(category.names)) for category in shared.categories
         ],

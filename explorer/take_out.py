@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from django.urls import reverse
 
 from explorer.links import Link
+from explorer.page_query import PageQuery
+from memories.exporters.registry import FORMATS
 from search.query import SearchQuery
 from search.result import SearchResult
 from text.formatting import number
-
-_FORMATS = (("JSON lines", "jsonl"), ("CSV", "csv"), ("Markdown notes", "markdown"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,20 @@ class TakeOut:
     label: str
     files: tuple[Link, ...]
     calls: tuple[Call, ...]
+    for_systems: tuple[Link, ...] = ()
+    """The files that other memory systems import."""
 
 
-def build_take_out(query: SearchQuery, result: SearchResult, site: str) -> TakeOut:
+def build_take_out(query: PageQuery, result: SearchResult, site: str) -> TakeOut:
     """The menu of a page. `site` is the address of the server."""
-    plain = query.with_(sort=None, page_size=25)
+    plain = query.search.with_(sort=None, page_size=25)
     # An export without any filter has every state; the page has these.
-    matching = plain if plain.state or plain.not_state else plain.with_(state=("active", "proposed"))
+    matching = plain if plain.state or plain.not_state else plain.with_(state=plain.default_states)
     matching = matching.with_(facet_scope=SearchQuery().facet_scope, bucket=SearchQuery().bucket)
     exact = not (query.is_unified or result.at_least) and result.total
     address = f"{reverse('api:export')}?{matching.querystring()}"
-    files = tuple(Link(label, f"{address}&format={name}") for label, name in _FORMATS if exact)
+    links = {name: Link(form.label, f"{address}&format={name}") for name, form in FORMATS.items() if exact}
+    files = tuple(link for name, link in links.items() if FORMATS[name].has_states)
     parameters = plain.querystring()
     search = f"{site}{reverse('api:api-root')}search{f'?{parameters}' if parameters else ''}"
     return TakeOut(
@@ -46,12 +49,13 @@ def build_take_out(query: SearchQuery, result: SearchResult, site: str) -> TakeO
         files=files,
         calls=(
             Call("With the API", f'curl -H "Authorization: Bearer $KEY" "{search}"'),
-            Call("With an agent (MCP)", f"search {json.dumps(_arguments(plain), ensure_ascii=False)}"),
+            Call("With an agent (MCP)", f"search {json.dumps(search_arguments(plain), ensure_ascii=False)}"),
         ),
+        for_systems=tuple(link for name, link in links.items() if not FORMATS[name].has_states),
     )
 
 
-def _arguments(query: SearchQuery) -> dict[str, object]:
+def search_arguments(query: SearchQuery) -> dict[str, object]:
     """The arguments of the tool `search`."""
     applied = query.applied()
     return {"query": applied.pop("q"), **applied} if "q" in applied else applied

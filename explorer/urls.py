@@ -1,13 +1,20 @@
-"""URLs of the explorer: search, memories, categories and status."""
+"""URLs of the explorer: search, memories, categories, saved views and status."""
 
 from django.urls import path
 
-from explorer import edit_views, views
+from explorer import compare_view, edit_views, map_view, saved_view_pages, session_views, view_feeds, views
 
 app_name = "explorer"
 urlpatterns = [
     path("explore/", views.explore, name="explore"),
+    path("explore/calendar/", views.calendar_page, name="calendar"),
+    path("explore/matrix/", views.matrix_page, name="matrix"),
+    path("explore/text/", views.edit_text, name="text"),
     path("explore/why-not/", views.explain_absence, name="why_not"),
+    path("compare/", compare_view.compare_slices, name="compare"),
+    path("map/", map_view.open_map, name="map"),
+    path("map/tile/", map_view.tile, name="map_tile"),
+    path("map/at/", map_view.at, name="map_at"),
     path("facets/<key>/", views.facet_values, name="facet_values"),
     path("m/new/", edit_views.new, name="new"),
     path("m/<int:memory_id>/", views.detail, name="memory"),
@@ -15,6 +22,16 @@ urlpatterns = [
     path("m/<int:memory_id>/state/", edit_views.set_state, name="set_state"),
     path("m/<int:memory_id>/similar/", views.similar, name="similar"),
     path("m/<int:memory_id>/history/<event>/restore/", views.restore_version, name="restore_version"),
+    path("views/", saved_view_pages.views, name="views"),
+    path("views/new/", saved_view_pages.new_view, name="new_view"),
+    path("views/<int:view_id>/", saved_view_pages.view, name="view"),
+    path("views/<int:view_id>/edit/", saved_view_pages.edit_view, name="edit_view"),
+    path("views/<int:view_id>/mark/", saved_view_pages.mark_view, name="mark_view"),
+    path("views/<int:view_id>/delete/", saved_view_pages.delete_view, name="delete_view"),
+    path("views/<int:view_id>/feed/", view_feeds.feed_settings, name="view_feed"),
+    path("feed/", view_feeds.feed, name="feed"),
+    path("sessions/", session_views.sessions, name="sessions"),
+    path("sessions/<int:session_id>/", session_views.session, name="session"),
     path("status/", views.status, name="status"),
     path("categories/", views.category_browser, name="categories"),
     path("categories/<path:path>/", views.category_browser, name="category"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import parse_qsl
 
 from django.contrib import messages
@@ -13,11 +14,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from access.viewer import Viewer
+from explorer.calendar_page import CalendarRequest, build_calendar
 from explorer.category_browser import BrowseRequest, browse
 from explorer.category_page import build_browser, build_lost, category_url
 from explorer.history_page import HistoryContext, build_history
 from explorer.http import (
     PageRequest,
+    is_typing,
     opened_parts,
     page_response,
     page_viewer,
@@ -28,25 +31,47 @@ from explorer.http import (
     return_url,
     wants_fragment,
 )
+from explorer.links import explore_url, matrix_url
+from explorer.map_view import map_of
+from explorer.matrix_page import MatrixPageRequest, build_matrix
+from explorer.measures import measure_groups, to_watch
 from explorer.memory_edit import REPLACED_BY, REPLACES, TERMS, EditForm
 from explorer.memory_page import build_memory, build_similar
-from explorer.page import Notice, build_context, build_values_context, build_verdict, problem_notices
+from explorer.page import (
+    Notice,
+    build_context,
+    build_values_context,
+    build_verdict,
+    problem_notices,
+    typed_notices,
+)
+from explorer.page_query import View
 from explorer.panel import PanelContext, PanelRequest, build_panel, panel_url
+from explorer.saved_views import ViewBar, build_bar, new_view_url, stored_page
+from explorer.sidebar import HiddenField
+from explorer.site_history import SiteHistoryRequest, site_history
 from explorer.status import build_status, site_status
+from explorer.status_course import build_course, without_trends
 from explorer.take_out import build_take_out
 from explorer.visible_tree import CategoryNotFoundError
 from memories.history import EventNotFoundError, History, memory_history
 from memories.queries import MemoryDetail, memory_details, memory_version, timeline_around
+from memories.recalls import opened, recalls_of
 from memories.services import MemoryNotFoundError, memory_version_restore
-from search.facets import FACET
+from search.calendar_days import calendar_days
+from search.facets import FACET, FACETS
+from search.matrix import matrix
 from search.query import SearchQuery
-from search.result import FacetListing, SearchResult
+from search.result import FacetListing, HitDetail, SearchResult
 from search.run import facet_page, run
+from search.saved_views import ViewNotFoundError, openable_view
 from search.similar import SimilarRequest, similar_memories
+from search.typed import as_text, understand
 from search.unified.service import UnifiedResult, unified
 from search.why_not import WhyNotRequest, why_not
 from web.errors import Refusal
 from web.params import QueryError
+from web.validation import Problem
 
 # Similar memories in a section of another page, and on a page of their own.
 _SIMILAR_IN_SECTION = 8
@@ -62,24 +87,44 @@ _EVENTS_SHOWN, _EVENTS_IN_PANEL = 20, 5
 def explore(request: PageRequest) -> HttpResponse:
     pairs = request_pairs(request)
     asked, query, problems = read_with_query(PanelRequest, pairs)
+    understood = understand(query)
+    if is_typing(request):
+        # The words are searched for while the reader types; the filters among them when they are done.
+        query = query.with_(text=understood.query.text)
+    else:
+        query, problems = understood.query, (*problems, *understood.problems)
     if not (problems or wants_fragment(request)) and pairs != [*query.parameters(), *asked.parameters()]:
         return private(HttpResponseRedirect(panel_url(query, asked.sel)))
     viewer = page_viewer(request)
     if wants_fragment(request) and request.htmx.target == "panel":
         return _panel(request, query, asked, viewer)
+    shown_at = datetime.now(UTC)
     unified_result = unified(query, viewer, include_facets=True, with_corpus=True) if query.is_unified else None
-    result = unified_result.answer if unified_result else run(query, viewer, include_facets=True, with_corpus=True)
+    is_map = query.view is View.MAP and unified_result is None
+    detail = HitDetail.NONE if is_map else HitDetail.FULL
+    if unified_result is None:
+        result = run(query, viewer, include_facets=True, with_corpus=True, split=query.split_by, detail=detail)
+    else:
+        result = unified_result.answer
     ids, total = _listed(result, unified_result)
     chosen = asked.chosen(ids)
     if chosen is not None and asked.number is None and not wants_fragment(request):
         return private(HttpResponseRedirect(panel_url(query, chosen)))
     panel = _panel_of(query, chosen, ids, total, viewer) if chosen and not wants_fragment(request) else None
     is_missing = bool(asked.sel) and panel is None and not wants_fragment(request)
-    missing = (Notice(f"There is no memory {asked.sel} that you can see."),) if is_missing else ()
+    missing = [Notice(f"There is no memory {asked.sel} that you can see.")] if is_missing else []
+    bar: ViewBar | None = None
+    if query.saved_view:
+        try:
+            bar = build_bar(query, openable_view(viewer, query.saved_view), result.labels)
+        except ViewNotFoundError as error:
+            missing.append(Notice(str(error)))
     context = build_context(
         query,
         result,
         (*problem_notices(problems), *missing),
+        notes=typed_notices(understood),
+        pending=understood.typed if is_typing(request) else (),
         unified=unified_result,
         may_write="write" in viewer.scopes,
         zone=viewer.timezone,
@@ -87,10 +132,15 @@ def explore(request: PageRequest) -> HttpResponse:
     )
     return page_response(
         request,
-        "explorer/explore.html",
+        "explorer/map.html" if is_map else "explorer/explore.html",
         {
             "explorer": context,
+            "map": map_of(query, result, viewer, opened_parts(request)) if is_map else None,
             "panel": panel,
+            "bar": bar,
+            "shown_at": shown_at.isoformat(),
+            "save_url": "" if problems else new_view_url(query),
+            "stored_query": stored_page(query).querystring(),
             "take_out": None if problems else build_take_out(query, result, _site(request)),
         },
         partial="explorer",
@@ -132,6 +182,7 @@ def _panel_of(query: SearchQuery, memory_id: int, ids: list[int], total: int, vi
     found = memory_details(viewer, [memory_id]).get(memory_id)
     if found is None:
         return None
+    opened(viewer, [memory_id])
     memory = build_memory(found, None, query, viewer.timezone, _controls(found, viewer))
     return build_panel(
         query, ids, total, memory, _history_of(found, viewer, _EVENTS_IN_PANEL), counts=not query.is_unified
@@ -143,7 +194,16 @@ def _history_of(found: MemoryDetail, viewer: Viewer, limit: int = _EVENTS_SHOWN,
     memory = found.memory
     events = memory_history(viewer, memory.pk, limit=limit, before=before) or History(memory.pk, ())
     may_write, version = viewer.may_write(memory.project_id), memory_version(memory)
-    return build_history(memory, events, version, viewer.timezone, may_write=may_write, has_newer=bool(before))
+    return build_history(
+        memory,
+        events,
+        version,
+        viewer.timezone,
+        may_write=may_write,
+        has_newer=bool(before),
+        recalls=recalls_of(viewer, memory.pk),
+        today=datetime.now(UTC).date(),
+    )
 
 
 def _controls(found: MemoryDetail, viewer: Viewer) -> Mapping[str, BoundField]:
@@ -151,6 +211,22 @@ def _controls(found: MemoryDetail, viewer: Viewer) -> Mapping[str, BoundField]:
     if not viewer.may_write(found.memory.project_id):
         return {}
     return {field.name: field for field in EditForm(None, viewer, found, only=(*TERMS, REPLACES, REPLACED_BY))}
+
+
+@require_safe
+@login_required
+def edit_text(request: PageRequest) -> HttpResponse:
+    """A query as a text with typed filters, in a form that explains them."""
+    query, problems = read_query(request_pairs(request))
+    shown = [pair for pair in query.parameters() if pair[0] not in SearchQuery.names()]
+    context = {
+        "text": as_text(query.search),
+        "hidden": [HiddenField(key, value) for key, value in shown],
+        "back_url": explore_url(query),
+        "notices": problem_notices(problems),
+        "facets": [spec for spec in FACETS if spec.key != "state"],
+    }
+    return private(render(request, "explorer/text.html", context))
 
 
 @require_safe
@@ -172,6 +248,34 @@ def explain_absence(request: PageRequest) -> HttpResponse:
     context = build_verdict(query, found, notices)
     page = render(request, "explorer/why_not.html", {"verdict": context}, status=422 if notices else 200)
     return private(page)
+
+
+@require_safe
+@login_required
+def matrix_page(request: PageRequest) -> HttpResponse:
+    asked, query, problems = read_with_query(MatrixPageRequest, request_pairs(request))
+    if any(problem.parameter == "columns" for problem in problems):
+        asked = asked.replace(columns="date")
+    found = matrix(query, asked, page_viewer(request))
+    context = build_matrix(query, asked, found, problem_notices(problems))
+    return page_response(
+        request,
+        "explorer/matrix.html",
+        {"matrix": context},
+        partial="matrix",
+        timings=found.timings,
+        status=422 if problems and wants_fragment(request) else 200,
+        address=matrix_url(query, dict(asked.parameters())),
+    )
+
+
+@require_safe
+@login_required
+def calendar_page(request: PageRequest) -> HttpResponse:
+    asked, query, problems = read_with_query(CalendarRequest, request_pairs(request))
+    found = calendar_days(query, asked.year, page_viewer(request))
+    context = build_calendar(query, found, problem_notices(problems))
+    return private(render(request, "explorer/calendar.html", {"calendar": context}))
 
 
 @require_safe
@@ -204,6 +308,7 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
     if found is None:
         raise Http404(f"There is no memory {memory_id} that you can see.")
     around = timeline_around(viewer, found.memory)
+    opened(viewer, [memory_id])
     controls = _controls(found, viewer)
     context = build_memory(found, around, _origin_query(request), viewer.timezone, controls)
     try:
@@ -245,8 +350,26 @@ def similar(request: PageRequest, memory_id: int) -> HttpResponse:
 @require_safe
 @login_required
 def status(request: PageRequest) -> HttpResponse:
-    page = build_status(site_status(page_viewer(request)))
-    return page_response(request, "memories/status.html", {"status": page}, partial="status", timings={})
+    viewer = page_viewer(request)
+    state = site_status(viewer)
+    context: dict[str, Any] = {"status": build_status(state)}
+    if not wants_fragment(request):
+        asked, problems = SiteHistoryRequest(), list[Problem]()
+        try:
+            asked = SiteHistoryRequest.from_pairs(request_pairs(request))
+        except QueryError as error:
+            problems.extend(error.problems)
+        groups, course = measure_groups(viewer, state), None
+        if viewer.project_ids is None:
+            found, page = site_history(viewer, asked.span, datetime.now(UTC)), reverse("explorer:status")
+            course = build_course(found, groups, viewer.timezone, lambda span: f"{page}?span={span}")
+        context |= {
+            "to_watch": to_watch(groups),
+            "groups": course.groups if course else without_trends(groups),
+            "course": course,
+            "notices": problem_notices(problems),
+        }
+    return page_response(request, "memories/status.html", context, partial="status", timings={})
 
 
 @require_safe

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 import numpy as np
 
@@ -63,6 +64,8 @@ class VisibleTree:
     tree: Tree
     counts: CategoryCounts
     names: Names
+    as_of: datetime | None = None
+    """The time of the counts, if memories have changed since."""
 
     def visible_mask(self, codes: Array) -> Mask:
         """A mask over categories, given by their codes: the visible ones."""
@@ -108,8 +111,10 @@ class VisibleTree:
 def visible_tree(engine: Engine, viewer: Viewer) -> VisibleTree:
     """Call this and everything that uses the result within one snapshot."""
     revision = data_revision()
-    counts = category_counts_at(revision, read_columns(engine), viewer.project_ids)
-    return VisibleTree(engine, viewer, revision, tree_at(revision, viewer.project_ids), counts, names_at(revision))
+    filing = read_columns(engine)
+    counts = category_counts_at(revision, filing, viewer.project_ids)
+    tree, names = tree_at(revision, viewer.project_ids), names_at(revision)
+    return VisibleTree(engine, viewer, revision, tree, counts, names, filing.as_of)
 
 
 def ambiguity_warning(node: CachedCategory, others: Sequence[str]) -> tuple[SearchWarning, ...]:

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from django.db import connection
 
+from categories.local_texts import Projects, as_array
+from categories.text_projects import READABLE_ALIASES
 from explorer.graph.adjacency import Ints, Network, Pairs, pairs_within
 from explorer.graph.queries import GraphContext, NodeKind, named_in_memories, stated_edges
 from web.cache import RevisionCache
@@ -20,9 +22,10 @@ _CACHED_GRAPHS = 8
 _CACHE_SECONDS = 60
 
 _BY_NAME = "SELECT id, {type} FROM {table} ORDER BY lower(name), {type}, id"
-_NAMED = """
-SELECT id FROM {table} WHERE name ILIKE %(part)s
-UNION ALL SELECT id FROM {table} WHERE aliases <> '{{}}' AND array_to_string(aliases, E'\\n') ILIKE %(part)s"""
+_NAMED = f"""
+SELECT id FROM {{table}} WHERE name ILIKE %(part)s
+UNION ALL SELECT id FROM {{table}} own
+WHERE aliases <> '{{{{}}}}' AND array_to_string({READABLE_ALIASES.format(row="own")}, E'\\n') ILIKE %(part)s"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +144,9 @@ def _first_and_last(
     return first, last
 
 
-def ids_named_like(kind: NodeKind, part: str) -> Ints:
-    """Ids of nodes with the text in their name or an alias, whether visible or not."""
+def ids_named_like(kind: NodeKind, part: str, projects: Projects) -> Ints:
+    """Ids of nodes with the text in their name, or in an alias that holds in the projects, whether visible or not."""
     escaped = part.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
     with connection.cursor() as cursor:
-        cursor.execute(_NAMED.format(table=kind.table), {"part": f"%{escaped}%"})
+        cursor.execute(_NAMED.format(table=kind.table), {"part": f"%{escaped}%", "projects": as_array(projects)})
         return np.array([pk for (pk,) in cursor.fetchall()], np.int64)

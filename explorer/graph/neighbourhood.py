@@ -1,7 +1,7 @@
 """The neighbourhood of a node, strongest links first: the part to draw, and the rest as a list."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from explorer.graph.queries import GraphContext, StatedEdge, named_in_memories, 
 from search.result import SearchWarning
 from search.unified.rows import StoredRelationship, relationship_rows
 from search.unified.vocabulary import evidence_of
+from text.analysis import fold
 
 
 @dataclass(slots=True)
@@ -115,7 +116,8 @@ def neighbourhood_of(context: GraphContext, center: Term, params: AroundRequest)
     every = edges_of(context, [center.id])
     rels = _rels(every.values())
     around = {_other(pair, center.id): edge for pair, edge in narrowed(every, params).items()}
-    order = sorted(around, key=lambda pk: _rank(around[pk], pk))
+    place = _place(context, around)
+    order = sorted(around, key=lambda pk: _rank(around[pk], place(pk)))
     first = order[: _FIRST_OF_TWO if params.depth == 2 else MOST_NODES - 1]
     hung = _second(context, center, first, set(around), params) if params.depth == 2 else {}
     listed = order[len(first) : len(first) + _MOST_LISTED]
@@ -162,9 +164,18 @@ def _other(pair: _Pair, pk: int) -> int:
     return pair[1] if pair[0] == pk else pair[0]
 
 
-def _rank(edge: Edge, *ids: int) -> tuple[object, ...]:
+def _rank(edge: Edge, *places: object) -> tuple[object, ...]:
     stated, evidence, memories = edge.strength
-    return (not stated, -evidence, -memories, *ids)
+    return (not stated, -evidence, -memories, *places)
+
+
+def _place(context: GraphContext, ids: Iterable[int]) -> Callable[[int], tuple[str, int]]:
+    """The order of nodes with equal edges. For viewers of some projects that is by name: the order of ids would show
+    which of them others used first.
+    """
+    names = {} if context.viewer.project_ids is None else context.terms(ids)
+    values = {pk: fold(term.value) for pk, term in names.items()}
+    return lambda pk: (values.get(pk, ""), pk)
 
 
 def _rels(edges: Iterable[Edge]) -> tuple[tuple[str, int], ...]:
@@ -181,13 +192,15 @@ def _second(
     """Nodes at distance 2, each with its most strongly linked direct neighbour as (parent, edge)."""
     best: dict[int, tuple[int, Edge]] = {}
     among = set(first)
-    for pair, edge in sorted(narrowed(edges_of(context, first), params).items()):
+    edges = narrowed(edges_of(context, first), params)
+    place = _place(context, {pk for pair in edges for pk in pair})
+    for pair, edge in sorted(edges.items()):
         for parent, pk in (pair, pair[::-1]):
             if parent in among and pk not in nearer and pk != center.id:
                 known = best.get(pk)
-                if known is None or _rank(edge, parent) < _rank(known[1], known[0]):
+                if known is None or _rank(edge, place(parent)) < _rank(known[1], place(known[0])):
                     best[pk] = (parent, edge)
-    order = sorted(best, key=lambda pk: _rank(best[pk][1], pk))
+    order = sorted(best, key=lambda pk: _rank(best[pk][1], place(pk)))
     return {pk: best[pk] for pk in order[: MOST_NODES - 1 - len(first)]}
 
 
@@ -197,7 +210,11 @@ def _lines(
     """The edge from each node to its parent, then the strongest of the other edges."""
     lines = {_pair(one.parent, one.term.id): NodeLink(one.parent, one.term.id, one.edge) for one in drawn}
     between = narrowed(edges_of(context, [one.term.id for one in drawn], between=True), params)
-    others = sorted((pair for pair in between if pair not in lines), key=lambda pair: _rank(between[pair], *pair))
+    place = _place(context, {pk for pair in between for pk in pair})
+    others = sorted(
+        (pair for pair in between if pair not in lines),
+        key=lambda pair: _rank(between[pair], *sorted(map(place, pair))),
+    )
     lines |= {pair: NodeLink(*pair, between[pair]) for pair in others[: MOST_LINES - len(lines)]}
     return tuple(lines.values())
 

@@ -33,7 +33,7 @@ from explorer.graph.queries import (
     in_any_state,
     open_graph,
 )
-from explorer.graph.svg import Drawing, build_drawing
+from explorer.graph.svg import Drawing, build_drawing, strongest
 from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.links import Link, explore_url
 from explorer.memory_page import MemoryLink
@@ -55,6 +55,8 @@ from web.timing import Stopwatch
 
 _CATEGORIES, _TAGS, _OTHERS = 6, 12, 8
 _SAMPLES = 5
+# The page stays light; the API gives more.
+_MORE_LISTED = 80
 _MOST_EVIDENCE = 100
 
 
@@ -277,7 +279,7 @@ def build_node(
         drawing=build_drawing(around, _node_links(kind, around)) if around.drawn else None,
         groups=(*_groups(kind, around), *_further(kind, around)),
         more=_more(kind, around),
-        unlisted=f"and {around.unlisted:,} more with fewer memories" if around.unlisted else "",
+        unlisted=_unlisted(around),
         depths=tuple(_depths(kind, around)),
         rels=_rels(kind, around),
         minimums=tuple(_minimums(around.params.least)),
@@ -310,7 +312,7 @@ def _facts(node: NodeDetail, query: SearchQuery) -> Iterable[Link]:
 def _heading(around: Neighbourhood) -> str:
     if not around.total:
         return "No links" if around.params == AroundRequest() else "No links of this type"
-    shown = sum(1 for one in around.drawn if one.level == 1)
+    shown = sum(1 for one in strongest(around).drawn if one.level == 1)
     return f"Linked with {around.total:,}" + (f", the {shown} strongest drawn" if shown < around.total else "")
 
 
@@ -394,8 +396,13 @@ def _further(kind: NodeKind, around: Neighbourhood) -> tuple[NeighbourGroup, ...
 
 
 def _more(kind: NodeKind, around: Neighbourhood) -> NeighbourGroup | None:
-    items = tuple(_flat(kind, around, one) for one in around.more)
+    items = tuple(_flat(kind, around, one) for one in around.more[:_MORE_LISTED])
     return NeighbourGroup(f"{len(items):,} more", items) if items else None
+
+
+def _unlisted(around: Neighbourhood) -> str:
+    left = around.unlisted + max(0, len(around.more) - _MORE_LISTED)
+    return f"and {left:,} more with fewer memories" if left else ""
 
 
 def _flat(kind: NodeKind, around: Neighbourhood, one: NodeNeighbour) -> NeighbourItem:

@@ -16,9 +16,10 @@ from django.db import connection
 from django.db.models import BigIntegerField, F, Func
 
 from access.viewer import Viewer
-from categories.local_texts import Projects, TermTexts, texts_of
+from categories.local_texts import Projects, TermTexts, as_array, texts_of
 from categories.names import Names
 from categories.queries import Term, resolve_concepts, resolve_entities
+from categories.text_projects import READABLE_ALIASES, READABLE_DESCRIPTION
 from explorer.graph.adjacency import Ints
 from memories.queries import MemoryTitle, visible_to
 from memories.records import unstorable
@@ -58,7 +59,10 @@ FROM ({rows}) AS named (id, node, created_at)"""
 # Uses relationship_unique, which starts with the source, and the index on target_id.
 _RELATIONSHIPS = "SELECT id, source_id, relationship_type, target_id FROM categories_relationship WHERE {condition}"
 _CONCEPTS = "SELECT id, broader_ids, narrower_ids, related_ids FROM categories_concept WHERE {condition}"
-_DESCRIPTION = "SELECT aliases, description FROM {table} WHERE id = %s"
+_DESCRIPTION = (
+    f"SELECT {READABLE_ALIASES.format(row='own')}, {READABLE_DESCRIPTION.format(row='own')}"
+    " FROM {table} own WHERE own.id = %(id)s"
+)
 
 
 class _Unnest(Func):
@@ -170,7 +174,7 @@ def _known(context: GraphContext, terms: Iterable[Term]) -> tuple[Term, ...]:
 def description_of(kind: NodeKind, term: Term, projects: Projects) -> tuple[tuple[str, ...], str]:
     """The aliases and the description of a node, with the local ones of the projects."""
     with connection.cursor() as cursor:
-        cursor.execute(_DESCRIPTION.format(table=kind.table), [term.id])
+        cursor.execute(_DESCRIPTION.format(table=kind.table), {"id": term.id, "projects": as_array(projects)})
         aliases, description = cursor.fetchone() or ((), "")
     local = texts_of(kind.key, [term.id], projects).get(term.id, TermTexts())
     return local.named(term.label, aliases), local.described(description, projects)

@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from explorer.graph.neighbourhood import Neighbourhood
+from explorer.graph.neighbourhood import Neighbourhood, NodeNeighbour
 
 Key = TypeVar("Key", bound=Hashable)
 
 # Pixels between two names of a side, and above the first and below the last.
 ROW = 21
 MARGIN = 26
-LEAST_HEIGHT = 340
+LEAST_HEIGHT = 440
+# More are a thicket: their names are in the list.
+NODES_DRAWN = 20
 # Radii of a ring: percent of the width, and share of half the height.
 _RING = (27.0, 1.0)
 _INNER_RING = (13.0, 0.62)
@@ -118,8 +120,32 @@ class Drawing:
     """Whether any line stands for shared memories alone."""
 
 
+def strongest(around: Neighbourhood) -> Neighbourhood:
+    """The part of a neighbourhood that stays readable when drawn: few nodes, those of a type side by side.
+
+    With two steps, the strongest neighbours and some of what hangs on them.
+    """
+    near = [one for one in around.drawn if one.level == 1]
+    far = [one for one in around.drawn if one.level == 2]
+    near = _by_type(near[: NODES_DRAWN // 2 if far else NODES_DRAWN])
+    kept = {one.term.id for one in near}
+    far = [one for one in far if one.parent in kept][: NODES_DRAWN - len(near)]
+    shown = {around.center.id, *kept, *(one.term.id for one in far)}
+    lines = tuple(line for line in around.lines if line.source in shown and line.target in shown)
+    return replace(around, drawn=(*near, *far), lines=lines)
+
+
+def _by_type(near: Sequence[NodeNeighbour]) -> list[NodeNeighbour]:
+    """Types in the order of their strongest nodes, nodes of a type by strength."""
+    turn: dict[str, int] = {}
+    for one in near:
+        turn.setdefault(one.term.type, len(turn))
+    return sorted(near, key=lambda one: turn[one.term.type])
+
+
 def build_drawing(around: Neighbourhood, links: Mapping[int, tuple[str, str]]) -> Drawing:
-    """Draw a neighbourhood. `links` maps each node to (URL, accessible name)."""
+    """Draw the strongest part of a neighbourhood. `links` maps each node to (URL, accessible name)."""
+    around = strongest(around)
     first = [one.term.id for one in around.drawn if one.level == 1]
     second = [(one.term.id, one.parent) for one in around.drawn if one.level == 2]
     layout = lay_out(first, second)

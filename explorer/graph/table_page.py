@@ -16,12 +16,16 @@ from explorer.graph.labels import graph_tabs, table_url, term_url, toggled, warn
 from explorer.graph.params import TableRequest, TableSort
 from explorer.graph.queries import ENTITY, GraphContext, NodeKind, open_graph
 from explorer.http import Pager, build_pager
-from explorer.links import Link, filter_url
+from explorer.links import Link, filter_url, matrix_url, merge_url
 from explorer.page import Notice
+from explorer.sparkline import Sparkline, build_sparklines
 from search.engines import with_engine
 from search.engines.base import Engine
+from search.facets import DATE_KEY
+from search.query import SearchQuery
 from search.result import SearchWarning
 from search.snapshots import snapshot
+from search.trends import NO_TRENDS, Trends, trends
 from text.formatting import day_label, plural
 from web.timing import Stopwatch
 
@@ -52,25 +56,30 @@ class NodeTable:
     types: tuple[tuple[str, int], ...]
     warnings: tuple[SearchWarning, ...]
     timings: dict[str, float]
+    trends: Trends = NO_TRENDS
+    """How the memories of each row are spread over time, if requested."""
 
     @property
     def pages(self) -> int:
         return max(1, -(-self.total // self.params.page_size))
 
 
-def node_table(kind: NodeKind, params: TableRequest, viewer: Viewer) -> NodeTable:
-    """A page of the table: two statements if the graph is cached, plus one for a search; else four more."""
-    return with_engine(lambda engine: _table(kind, params, viewer, engine), viewer)
+def node_table(kind: NodeKind, params: TableRequest, viewer: Viewer, *, with_trends: bool = False) -> NodeTable:
+    """A page of the table: two statements if the graph is cached, plus one for a search; else four more.
+
+    `with_trends` adds how the memories of each row are spread over time.
+    """
+    return with_engine(lambda engine: _table(kind, params, viewer, engine, with_trends), viewer)
 
 
-def _table(kind: NodeKind, params: TableRequest, viewer: Viewer, engine: Engine) -> NodeTable:
+def _table(kind: NodeKind, params: TableRequest, viewer: Viewer, engine: Engine, with_trends: bool) -> NodeTable:
     watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("graph"):
         context = open_graph(kind, engine, viewer)
         graph = load_graph(context)
         left = np.ones(len(graph.nodes), bool)
         if params.search:
-            left = np.isin(graph.nodes, ids_named_like(kind, params.search))
+            left = np.isin(graph.nodes, ids_named_like(kind, params.search, viewer.project_ids))
         types = _types(graph, left)
         if params.type:
             left &= np.isin(graph.type_places, [n for n, name in enumerate(graph.types) if name in params.type])
@@ -78,6 +87,8 @@ def _table(kind: NodeKind, params: TableRequest, viewer: Viewer, engine: Engine)
         begin = (params.page - 1) * params.page_size
         shown = ordered[begin : begin + params.page_size]
         rows = _rows(context, graph, shown)
+        ids = [row.term.id for row in rows] if with_trends else []
+        spread = trends(engine, SearchQuery(), kind.key, ids, viewer)
     return NodeTable(
         kind=kind,
         params=params,
@@ -87,6 +98,7 @@ def _table(kind: NodeKind, params: TableRequest, viewer: Viewer, engine: Engine)
         types=types,
         warnings=tuple(_warnings(params, types, len(ordered))),
         timings=watch.timings,
+        trends=spread,
     )
 
 
@@ -177,6 +189,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ShownTableRow:
+    value: str
+    """Names it in the form that merges several."""
     name: str
     url: str
     type: str
@@ -185,6 +199,7 @@ class ShownTableRow:
     memories_url: str
     first: str
     last: str
+    spark: Sparkline | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +222,11 @@ class TableContext:
     empty: str
     elsewhere: Link | None
     """A page with rows, if this one is empty."""
+    over_time: Link | None
+    """The numbers of the small charts; None without charts."""
+    merge_url: str
+    """The page that merges the ticked rows, for curators."""
+    here: str
 
 
 def build_table(table: NodeTable, notices: Iterable[Notice], zone: tzinfo = UTC) -> TableContext:
@@ -220,6 +240,8 @@ def build_table(table: NodeTable, notices: Iterable[Notice], zone: tzinfo = UTC)
         for name, count in table.types
     )
     is_narrowed = bool(params.search or params.type)
+    values = {row.term.id: row.term.value for row in table.rows}
+    sparks = build_sparklines(table.trends, SearchQuery(), lambda pk: SearchQuery().only(kind.key, values[int(pk)]))
     found = plural(table.total, kind.key, kind.plural)
     return TableContext(
         title=kind.plural.capitalize(),
@@ -233,13 +255,21 @@ def build_table(table: NodeTable, notices: Iterable[Notice], zone: tzinfo = UTC)
         more_types=types[_TYPES_SHOWN:],
         all_types=Link("All types", at(type=()), current=not params.type),
         columns=tuple(_column(params, at, *column) for column in _COLUMNS),
-        rows=tuple(_row(kind, row, zone) for row in table.rows),
+        rows=tuple(_row(kind, row, zone, sparks.get(row.term.id)) for row in table.rows),
         pager=build_pager(params.page, table.pages, params.page_size, table.total, lambda page: at(page=page))
         if table.pages > 1
         else None,
         notices=(*notices, *warning_notices(table.warnings)),
         empty=_empty(table, is_narrowed=is_narrowed),
         elsewhere=_elsewhere(table, at(), is_narrowed=is_narrowed),
+        over_time=Link(
+            f"{kind.plural.capitalize()} by time, in numbers",
+            matrix_url(SearchQuery(), {"rows": kind.key, "columns": DATE_KEY}),
+        )
+        if sparks
+        else None,
+        merge_url=merge_url(kind.key),
+        here=at(page=params.page),
     )
 
 
@@ -250,8 +280,9 @@ def _column(params: TableRequest, at: Callable[..., str], key: str, label: str, 
     return Column(key, label, title, at(sort=TableSort(f"-{key}" if down else key)), order)
 
 
-def _row(kind: NodeKind, row: NodeTableRow, zone: tzinfo) -> ShownTableRow:
+def _row(kind: NodeKind, row: NodeTableRow, zone: tzinfo, spark: Sparkline | None) -> ShownTableRow:
     return ShownTableRow(
+        value=f"#{row.term.id}",
         name=row.term.label,
         url=term_url(kind, row.term),
         type=row.term.type,
@@ -260,6 +291,7 @@ def _row(kind: NodeKind, row: NodeTableRow, zone: tzinfo) -> ShownTableRow:
         memories_url=filter_url(kind.key, row.term.value) if row.memories else "",
         first=day_label(row.first, zone) if row.first else "",
         last=day_label(row.last, zone) if row.last else "",
+        spark=spark,
     )
 
 

@@ -20,7 +20,7 @@ from web.timing import server_timing
 def table(request: PageRequest, kind: NodeKind) -> HttpResponse:
     viewer = page_viewer(request)
     params, problems = TableRequest.read(request_pairs(request))
-    found = node_table(kind, params, viewer)
+    found = node_table(kind, params, viewer, with_trends=True)
     context = build_table(found, problem_notices(problems), viewer.timezone)
     return _page(request, "graph/table.html", {"table": context}, found.timings)
 

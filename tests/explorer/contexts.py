@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from explorer.page import build_context
+from explorer.page_query import PageQuery
 from search.facets import FacetValue
-from search.query import SearchQuery
 from search.ranking import Ranked
 from search.result import CategoryRef, CorpusCounts, Hit, SearchResult
 from text.highlight import MarkedText
@@ -16,7 +16,7 @@ CORPUS = CorpusCounts(total=1_200, counts={("tag", "tea"): 340, ("type", "fix"):
 
 def query_of(querystring=""):
     pairs = [tuple(part.split("=", 1)) for part in querystring.split("&") if part]
-    query, problems = SearchQuery.read(pairs)
+    query, problems = PageQuery.read(pairs)
     assert not problems
     return query
 

@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from access.keys import make_key
 from access.viewer import command_viewer
+from memories import recalls
 from memories.models import Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
@@ -58,6 +59,7 @@ def every_page(caller, query, meanwhile=lambda page: None):
         pytest.param("sort=newest", id="newest"),
         pytest.param("sort=oldest", id="oldest"),
         pytest.param("sort=updated", id="updated"),
+        pytest.param("sort=recalled", id="recalled"),
         pytest.param("sort=title&view=index", id="title"),
         pytest.param("q=tea+OR+crane+OR+guests&mode=keyword", id="relevance"),
     ],
@@ -86,13 +88,16 @@ def test_what_is_stored_and_deleted_meanwhile_neither_repeats_nor_skips_a_result
     assert [pk for ids in pages for pk in ids] == before
 
 
-@pytest.mark.parametrize("sort", ["updated", "title"])
+@pytest.mark.parametrize("sort", ["updated", "title", "recalled"])
 def test_results_that_are_edited_as_they_are_read_are_not_repeated(caller, engine, sort):
     before = ids_of(found(caller, f"sort={sort}"))
+    # That answer has recalled all of them once, which changes nothing in their order.
+    recalls.log.store()
 
     def meanwhile(page):
         for pk in before[3 * page - 3 : 3 * page]:
             memory_update(memory_id=pk, changes=MemoryChanges(title=f"!first {pk}"), viewer=command_viewer())
+        recalls.log.store()
 
     pages = every_page(caller, f"sort={sort}&page_size=3", meanwhile)
     assert [pk for ids in pages for pk in ids] == before
@@ -115,7 +120,7 @@ def test_a_cursor_by_date_or_title_costs_as_much_as_a_page(caller):
             found(caller, query)
         return len(captured)
 
-    for sort in ("newest", "oldest", "updated", "title"):
+    for sort in ("newest", "oldest", "updated", "title", "recalled"):
         first = f"sort={sort}&page_size=5"
         further = f"{first}&cursor={found(caller, first)['next_cursor']}"
         assert statements(further) == statements(f"{first}&page=2")

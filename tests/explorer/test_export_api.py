@@ -1,6 +1,7 @@
 """The export of the API: what a search finds, as JSON lines, a table or notes."""
 
 import csv
+import gc
 import io
 import json
 import zipfile
@@ -104,6 +105,24 @@ def test_notes_are_named_by_their_titles_and_linked(notes, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("form", "media_type"),
+    [
+        ("claude-mem", "application/json"),
+        ("mcp-memory-service", "application/json"),
+        ("mcp-memory", "application/x-ndjson"),
+    ],
+)
+def test_files_for_other_systems_hold_what_a_search_finds(notes, form, media_type):
+    response, content = exported(caller("tea"), format=form)
+    assert response["Content-Type"] == media_type
+    texts = ("Steep oolong twice.", "=1+1 is no formula.", "Steep oolong once.", "of the others")
+    assert [text.encode() in content for text in texts] == [True, True, False, False]
+    assert b"secret" not in content
+    _, content = exported(caller("tea"), format=form, state="archived")
+    assert [text.encode() in content for text in texts] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
     ("parameters", "detail"),
     [
         pytest.param({"format": "xml"}, "format: 'xml' is not one of the choices", id="form"),
@@ -118,6 +137,8 @@ def test_what_an_export_cannot_take_is_refused(notes, parameters, detail):
 
 
 def test_exports_beyond_the_second_are_told_that_the_server_is_busy(notes):
+    # An export that an earlier test did not read to its end is open until it is collected.
+    gc.collect()
     client = caller("tea")
     open_ones = [client.get("/api/export") for _ in range(2)]
     assert client.get("/api/export").status_code == 503

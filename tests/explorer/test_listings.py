@@ -1,5 +1,7 @@
 """Projects, tags and sessions as lists, and who asks, also for a key that may see only a part."""
 
+import re
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -10,7 +12,8 @@ from access.viewer import command_viewer
 from categories.models import TagAlias
 from memories.models import Project
 from memories.records import MemoryRecord
-from memories.services import memory_create
+from memories.services import memory_archive, memory_create
+from tests.html import html_of
 
 pytestmark = pytest.mark.django_db
 
@@ -88,6 +91,56 @@ def test_sessions_come_with_their_memories(key):
         assert refused["detail"] == f"project: there is no project '{hidden}' that you can see"
     assert refused["did_you_mean"] == ["tea"]
     assert get(key(), "/sessions?search=S1&page_size=1")["sessions"][0]["memories"] == 2
+
+
+@pytest.fixture
+def session(corpus):
+    """A session of three memories: the second replaces one of the corpus, the third is archived."""
+    viewer = command_viewer()
+    made = []
+    for hour, (text, more) in enumerate([("One.", {}), ("Two.", {"supersedes": ["t7"]}), ("Three.", {})]):
+        record = MemoryRecord(
+            project="tea",
+            title=text,
+            content=f"**{text}** At length.",
+            type="decision" if hour == 1 else "note",
+            session="s1",
+            agent="claude-code",
+            created_at=f"2026-03-04T1{hour}:00:00Z",
+            **more,
+        )
+        made.append(memory_create(record=record, viewer=viewer))
+    memory_archive(memory_id=made[2].pk, viewer=viewer)
+    return made[0].session
+
+
+def test_a_session_lists_what_it_did_in_order(key, session, client):
+    reply = get(key("tea"), f"/sessions/{session.pk}")
+    rows = [(row["title"], row["state"], [old["title"] for old in row["replaced"]]) for row in reply["memories"]]
+    assert rows == [("One.", "active", []), ("Two.", "active", ["Sugar on every table"]), ("Three.", "archived", [])]
+    assert (reply["total"], reply["retired"], reply["types"]) == (3, 1, {"note": 2, "decision": 1})
+    second = get(key("tea"), f"/sessions/{session.pk}?page_size=1&page=2")["memories"]
+    assert [row["title"] for row in second] == ["Two."]
+    client.force_login(User.objects.create_superuser("ada"))
+    page = html_of(client.get(f"/sessions/{session.pk}/"))
+    assert re.findall(r'<h3><a href="/m/\d+/">([^<]+)</a></h3>', page) == ["One.", "Two.", "Three."]
+    assert "<dd>3 memories, 1 archived or superseded since</dd>" in page
+    assert f'href="/sessions/{session.pk}/">s1</a>' in html_of(client.get("/sessions/?agent=claude-code"))
+    memory = reply["memories"][0]["id"]
+    assert f'href="/sessions/{session.pk}/"' in html_of(client.get(f"/m/{memory}/"))
+
+
+def test_a_session_of_another_project_does_not_exist(key, session, client):
+    refused = get(key("boat"), f"/sessions/{session.pk}", 404)
+    assert refused["detail"] == f"There is no session {session.pk} that you can see."
+    ada = User.objects.create_user("ada")
+    Membership.objects.create(user=ada, project=Project.objects.get(slug="boat"), role="reader")
+    client.force_login(ada)
+    assert client.get(f"/sessions/{session.pk}/").status_code == 404
+    page = client.get("/sessions/?project=tea")
+    assert "there is no project" in html_of(page)
+    # As a word: a random token may contain it.
+    assert not re.search(r"\bs1\b", html_of(page))
 
 
 def test_a_key_is_shown_its_rights_and_its_allowance(key):

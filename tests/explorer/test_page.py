@@ -5,12 +5,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from explorer.page import build_context, build_values_context, problem_notices
+from explorer.page import build_context, build_values_context, problem_notices, typed_notices
+from explorer.page_query import PageQuery
 from search.baseline_counts import CorpusCounts
 from search.facets import DateBuckets, Facet, FacetValue
 from search.histogram import Bar, Histogram
-from search.query import Interval, SearchQuery
+from search.query import Interval
 from search.result import FacetListing, FacetPage, FilterRelaxation, SearchWarning
+from search.typed import understand
 from tests.explorer.contexts import CORPUS, answer, context_of, hit, panel_of, query_of, tag_values
 from text.highlight import MarkedText
 
@@ -75,6 +77,7 @@ def test_sort_that_comes_by_itself_is_sent_as_nothing():
         ("oldest", False),
         ("updated", False),
         ("title", False),
+        ("recalled", False),
     ]
     ranked = context_of("q=tea&sort=newest").sorts
     assert [(option.value, option.selected) for option in ranked][:2] == [("", False), ("newest", True)]
@@ -145,7 +148,7 @@ def test_empty_corpus_says_how_to_fill_it():
 
 
 def test_problem_becomes_a_notice_with_what_is_allowed():
-    _, problems = SearchQuery.read([("tagg", "x"), ("from", "yesterday")])
+    _, problems = PageQuery.read([("tagg", "x"), ("from", "yesterday")])
     unknown, malformed = problem_notices(problems)
     assert (unknown.text, unknown.is_error) == ("Ignored the unknown parameter “tagg”.", False)
     assert unknown.suggestion == "Did you mean “tag” or “-tag”?"
@@ -155,34 +158,15 @@ def test_problem_becomes_a_notice_with_what_is_allowed():
     assert "YYYY-MM-DD" in malformed.suggestion
 
 
-@pytest.mark.parametrize(
-    ("text", "label", "url"),
-    [
-        pytest.param("tag:clock sync", "tag = clock", "/explore/?q=sync&tag=clock", id="tag"),
-        pytest.param("type:fix", "type = fix", "/explore/?type=fix", id="nothing else"),
-        pytest.param(
-            'sync -type:fix project:"Boat yard"',
-            "not type = fix, project = Boat yard",
-            "/explore/?q=sync&project=Boat+yard&-type=fix",
-            id="several",
-        ),
-    ],
-)
-def test_filters_typed_into_the_text_are_offered_as_filters(text, label, url):
-    query, _ = SearchQuery.read([("q", text)])
-    notice = build_context(query, answer(query)).notices[0]
-    assert "searched for as text" in notice.text
-    assert [(link.label, link.url) for link in notice.links] == [(label, url)]
-
-
-@pytest.mark.parametrize("text", ["https://example.org", "std::vector", "a: b", "12:30"])
-def test_colons_of_other_texts_offer_nothing(text):
-    query, _ = SearchQuery.read([("q", text)])
-    assert build_context(query, answer(query)).notices == ()
+def test_part_that_is_no_filter_is_named_with_the_reason():
+    query, _ = PageQuery.read([("q", "tea from:soon")])
+    (notice,) = typed_notices(understand(query))
+    assert notice.text.startswith("“from:soon” is searched for as text: from: 'soon' is not a date")
+    assert not notice.is_error
 
 
 def test_names_that_are_suggested_are_names_of_the_list():
-    _, problems = SearchQuery.read([("date", "updated")])
+    _, problems = PageQuery.read([("date", "updated")])
     notice = problem_notices(problems)[0]
     suggested = re.findall("“([^”]+)”", notice.suggestion)
     assert suggested
@@ -291,6 +275,13 @@ def test_what_changed_lately_is_a_chip_that_can_be_removed():
         "last 7 days",
         "/explore/?tag=tea",
     )
+
+
+def test_recalls_are_chips_that_can_be_removed():
+    chips = {chip.id: chip for chip in context_of("recalled_since=30d&-recalled_since=ever").chips}
+    (since,), (never,) = chips["chip-recalled"].parts, chips["chip-not-recalled"].parts
+    assert (since.label, since.remove_url) == ("last 30 days", "/explore/?-recalled_since=ever")
+    assert (never.label, never.remove_url) == ("ever", "/explore/?recalled_since=30d")
 
 
 def test_facets_of_the_results_alone_say_so():

@@ -3,9 +3,11 @@
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
-from search.facets import DateBuckets
+from explorer.page_query import PageQuery
+from search.facets import DateBuckets, FacetValue
 from search.histogram import Bar, Histogram
 from search.query import Interval
+from search.result import HistogramSplit
 from tests.explorer.contexts import context_of
 
 MONTHS = Histogram(
@@ -100,4 +102,45 @@ def test_tick_at_the_right_edge_is_aligned_with_it():
 
 def test_ticks_stand_where_a_quarter_or_a_year_begins():
     ticks = context_of(histogram=MONTHS).plot.ticks
-    assert [(tick.label, tick.left) for tick in ticks] == [("Apr", "25.000%")]
+    assert [(tick.label, tick.x) for tick in ticks] == [("Apr", "25.000%")]
+
+
+# --- divided by a facet -------------------------------------------------------------------------------------------
+
+
+def divided():
+    values = (FacetValue("bugfix", "bugfix", 6, ref="bugfix"), FacetValue("note", "note", 2, ref="note"))
+    return HistogramSplit("type", values, ((4, 2), (0, 2)), (1, 0))
+
+
+def test_a_divided_bar_is_stacked_from_the_largest_value_up():
+    bars = (Bar("2026-01-01", "2026-01-31", "Jan 2026", 5, 5), Bar("2026-02-01", "2026-02-28", "Feb 2026", 4, 10))
+    plot = context_of("split=type", histogram=Histogram(bars=bars), split=divided()).plot
+    assert [(one.label, one.count, one.colour) for one in plot.series] == [
+        ("bugfix", "6", "fix"),
+        ("note", "2", "note"),
+        ("other", "1", "other"),
+    ]
+    assert [one.url for one in plot.series][:2] == [
+        "/explore/?type=bugfix&split=type",
+        "/explore/?type=note&split=type",
+    ]
+    assert [one.path for one in plot.series] == [
+        "M0.07 100.0V60.0h0.86V100.0zM1.07 100.0V80.0h0.86V100.0z",
+        "M1.07 80.0V60.0h0.86V80.0z",
+        "M0.07 60.0V50.0h0.86V60.0z",
+    ]
+    assert [bar.parts for bar in plot.bars] == [("4", "0", "1"), ("2", "2", "0")]
+    assert plot.bars[0].name == "Jan 2026: 5 (bugfix 4, other 1)"
+
+
+def test_facets_that_divide_a_bar_are_offered():
+    bars = (Bar("2026-01-01", "2026-01-31", "Jan 2026", 5, 5),)
+    plot = context_of("split=agent", histogram=Histogram(bars=bars)).plot
+    assert [option.value for option in plot.splits] == ["", "project", "type", "agent", "source", "state"]
+    assert [option.value for option in plot.splits if option.selected] == ["agent"]
+
+
+def test_a_facet_of_several_values_divides_nothing():
+    _, problems = PageQuery.read([("split", "tag")])
+    assert "must be one of project, type, agent, source, state" in problems[0].message

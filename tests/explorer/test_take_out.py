@@ -30,6 +30,7 @@ def menu_of(reader, address):
         pytest.param("/explore/", 14, id="everything"),
         pytest.param("/explore/?q=tea&mode=keyword&sort=newest", 6, id="a text"),
         pytest.param("/explore/?state=archived&state=superseded", 2, id="other states"),
+        pytest.param("/explore/?as_of=2024-06-01", 9, id="as of a date"),
     ],
 )
 def test_files_hold_as_many_memories_as_the_page_says(reader, address, total):
@@ -38,6 +39,17 @@ def test_files_hold_as_many_memories_as_the_page_says(reader, address, total):
     link = re.search(r'<a class="link" href="([^"]+)" download>JSON lines</a>', menu)[1]
     lines = map(json.loads, b"".join(reader.get(unescape(link)).streaming_content).splitlines())
     assert sum("record" not in line for line in lines) == total
+
+
+def test_files_for_other_systems_hold_the_same_memories(reader):
+    menu = menu_of(reader, "/explore/?q=tea&mode=keyword")
+    links = dict(re.findall(r'<a class="link" href="([^"]+)" download>([^<]+)</a>', menu))
+    addresses = {label: unescape(address) for address, label in links.items()}
+    assert list(addresses) == [
+        *("JSON lines", "CSV", "Markdown notes", "claude-mem", "mcp-memory-service", "MCP memory server")
+    ]
+    document = json.loads(b"".join(reader.get(addresses["mcp-memory-service"]).streaming_content))
+    assert len(document["memories"]) == 6
 
 
 def test_calls_are_the_same_search(reader):

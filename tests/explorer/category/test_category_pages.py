@@ -113,10 +113,10 @@ def test_counts_follow_a_query(corpus, reader):
 
 
 def test_what_narrows_the_numbers_is_told_and_can_be_taken_away(corpus, reader):
-    page = reader.get("/categories/yard/?q=crane&mode=keyword&type=bugfix&colour=red")
+    page = reader.get("/categories/yard/?q=crane&mode=keyword&type=bugfix&flavour=mint")
     assert '<b>words</b><span class="chip-value">crane</span>' in html_of(page)
     assert 'href="/categories/yard/?mode=keyword&amp;type=bugfix" aria-label="Remove the words crane"' in html_of(page)
-    assert "Ignored the unknown parameter “colour”." in html_of(page)
+    assert "Ignored the unknown parameter “flavour”." in html_of(page)
     assert "No tag is named “cran”." in html_of(reader.get("/categories/yard/?tag=cran"))
 
 
@@ -140,7 +140,7 @@ def test_what_is_distinctive_is_ranked_by_evidence_and_does_not_repeat_the_categ
         remember(10 + n, "towel", category="Shed")
     page = html_of(reader.get("/categories/loft/"))
     # The tag "loft" is the category itself; all of "rope" and "beam" is here, and 6 of 9 "towel".
-    assert re.findall(r'<li class="bar"[^>]*title="([^"]+)"', page) == [
+    assert re.findall(r'<li class="bar[^"]*"[^>]*title="([^"]+)"', page) == [
         "tag rope: 6 of 6 are here",
         "tag beam: 5 of 5 are here",
         "tag towel: 6 of 9 are here",

@@ -5,7 +5,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.graph.svg import MARGIN, ROW, lay_out
+from categories.queries import Term
+from explorer.graph.neighbourhood import Edge, Neighbourhood, NodeLink, NodeNeighbour
+from explorer.graph.params import AroundRequest
+from explorer.graph.svg import MARGIN, ROW, lay_out, strongest
 
 
 @given(st.integers(0, 59))
@@ -31,3 +34,22 @@ def test_second_step_stands_outside_next_to_what_it_hangs_on():
     layout = lay_out("ab", [("z", "a"), ("y", "b"), ("x", "a")])
     assert [key for key in layout.spots if key in "xyz"] == ["z", "x", "y"]
     assert abs(layout.spots["x"].x - 50) > abs(layout.spots["a"].x - 50)
+
+
+def test_drawing_has_the_twenty_strongest_by_type_and_their_lines():
+    terms = {n: Term(n, f"n{n}", f"n{n}", ("tool", "person")[n % 2]) for n in range(31)}
+    near = tuple(NodeNeighbour(terms[n], Edge(40 - n), 0) for n in range(1, 31))
+    spokes = [NodeLink(0, n, Edge(40 - n)) for n in range(1, 31)]
+    lines = (*spokes, NodeLink(2, 3, Edge(1)), NodeLink(3, 25, Edge(1)))
+    around = Neighbourhood(terms[0], AroundRequest(), near, lines, (), 30, (), {})
+    drawn = strongest(around)
+    assert [one.term.id for one in drawn.drawn] == [*range(1, 21, 2), *range(2, 21, 2)]
+    assert [(one.source, one.target) for one in drawn.lines] == [*((0, n) for n in range(1, 21)), (2, 3)]
+
+
+def test_drawing_of_two_steps_keeps_who_hangs_on_the_strongest():
+    terms = {n: Term(n, f"n{n}", f"n{n}", "tool") for n in range(50)}
+    near = tuple(NodeNeighbour(terms[n], Edge(90 - n), 0) for n in range(1, 25))
+    far = tuple(NodeNeighbour(terms[n], Edge(1), n - 24, 2) for n in range(25, 50))
+    drawn = strongest(Neighbourhood(terms[0], AroundRequest(depth=2), (*near, *far), (), (), 24, (), {}))
+    assert [one.term.id for one in drawn.drawn] == [*range(1, 11), *range(25, 35)]

@@ -1,13 +1,15 @@
 """Bulk writes, writes by `external_id`, and writes that are sent again."""
 
 import threading
+import time
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from access.idempotency import KEPT
 from access.models import AuditEvent, IdempotentReply, MemoryChange
+from categories.models import Concept
 from memories.models import Corpus, Memory, Project
 from search.near_duplicates import NearDuplicates
 from tests.explorer.memory.test_memory_api import Caller, key
@@ -265,3 +267,30 @@ def test_concurrent_duplicates_are_done_once():
     assert [reply.status_code for reply in replies] == [201, 201, 201]
     assert len({reply.json()["id"] for reply in replies}) == 1
     assert Memory.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_bulk_write_that_loses_a_deadlock_over_new_names_is_done_once_all_the_same():
+    caller, replies = Caller(key(["read", "write"]).raw), []
+    operations = [creating("One.", concepts=["oolong"]), creating("Two.", concepts=["assam"])]
+
+    def send():
+        replies.append(sent(caller, *operations))
+        connection.close()
+
+    with transaction.atomic(), connection.cursor() as cursor:
+        # The other transaction waits first, and so is the one that notices.
+        cursor.execute("SET LOCAL deadlock_timeout = '60s'")
+        Concept.objects.create(name="assam")
+        thread = threading.Thread(target=send)
+        thread.start()
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+        cursor.execute(waiting)
+        while cursor.fetchone()[0] == 0:
+            time.sleep(0.01)
+            cursor.execute(waiting)
+        Concept.objects.create(name="oolong")
+    thread.join()
+    assert outcomes(replies[0]) == [(201, None), (201, None)]
+    assert sorted(Concept.objects.values_list("name", flat=True)) == ["assam", "oolong"]
+    assert Memory.objects.count() == 2

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import OperationalError, connection
+from django.db import InternalError, OperationalError, connection
 from django.db.models.functions import Now
 from django.test import Client
 
@@ -435,6 +435,17 @@ def test_memory_is_stored_though_the_search_for_near_duplicates_fails(caller, mo
     assert (created.status_code, created.json()["near_duplicates"]) == (201, [])
     assert created.json()["not_by_meaning"] == "looking for them failed"
     assert Memory.objects.get().pk == created.json()["id"]
+
+
+def test_memory_is_not_called_stored_if_its_transaction_loses_the_database(caller, monkeypatch):
+    def fail(*arguments):
+        raise InternalError("server closed the connection unexpectedly")
+
+    monkeypatch.setattr("search.near_duplicates._same_text", fail)
+    headers = {"Idempotency-Key": "k1"}
+    created = caller.post("/api/memories", {"content": "Tea."}, content_type="application/json", headers=headers)
+    assert (created.status_code, created.json()["error"]) == (503, "database_unavailable")
+    assert not Memory.objects.exists()
 
 
 def test_same_text_and_same_id_are_refused_with_different_codes(caller, stored):

@@ -1,11 +1,15 @@
 """The status page and the health API: progress of embedding, and parts that are not ready."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from access.models import Membership
 from access.viewer import command_viewer
+from explorer.measures import _answers, _last_backup, measure_groups
 from explorer.status import ModelStatus, SiteStatus, build_status
 from memories import checks
 from memories.embedding import vectors
@@ -155,3 +159,42 @@ def test_site_is_settled_once_the_model_is_loaded_and_all_is_embedded(curator):
         if "hx-trigger" not in page:
             break
     assert "Ready." in page
+
+
+def test_measures_are_those_of_the_memories_that_a_viewer_sees(curator):
+    for text, project in (("one", "tea"), ("two", "tea"), ("three", "boat")):
+        store(text, project)
+    everybody = {group.title: group.measures for group in measure_groups(command_viewer(), status_of())}
+    assert list(everybody) == ["Memories", "Search", "Answers", "The server"]
+    assert [measure.now for measure in everybody["Memories"]] == ["3", "3", "3"]
+    boat = Project.objects.get(slug="boat")
+    own, search = measure_groups(replace(command_viewer(), project_ids=frozenset({boat.pk})), status_of())
+    assert [measure.now for measure in own.measures] == ["1", "1", "1"]
+    assert [measure.now for measure in search.measures] == ["0.0 s", "100 %"]
+    assert '<a href="/explore/?no=category">3</a>' in html_of(curator.get("/status/"))
+
+
+def test_missing_or_late_backup_needs_attention_and_says_what_to_do(curator, settings, tmp_path):
+    settings.BACKUP_FOLDER, settings.BACKUP_EVERY_HOURS = tmp_path, 24
+    now = datetime.now(UTC)
+    assert (_last_backup(now).state, _last_backup(now).now) == ("Watch", "never")
+    page = html_of(curator.get("/status/"))
+    assert "<b>Last backup</b> <span>never</span>" in page
+    assert "read in the log why none was made" in page
+    (tmp_path / "mnemoscope-20260101-000000.backup").touch()
+    assert (_last_backup(now).state, _last_backup(now).now) == ("OK", "just now")
+    late = _last_backup(now + timedelta(days=3, hours=1))
+    assert (late.state, late.now, late.words) == (
+        "Watch",
+        "3 days ago",
+        "1 backup in the folder of backups. One is due every 24 hours.",
+    )
+
+
+def test_percentiles_and_errors_are_those_of_the_last_answers():
+    measures = _answers([(0.001 * n, 200) for n in range(1, 101)] + [(2.0, 503)] * 10)
+    assert [(measure.now, measure.state) for measure in measures] == [
+        ("55 ms", "OK"),
+        ("2,000 ms", "Watch"),
+        ("10", "Watch"),
+    ]

@@ -1,0 +1,114 @@
+"""The query of a page: a search, and how the page shows it. The API and the tools of agents take the search alone."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from search.histogram_split import SPLIT_KEYS
+from search.query import SearchQuery
+from web.params import Pair, sorted_values
+from web.validation import Problem
+
+
+class View(StrEnum):
+    """How results are shown."""
+
+    LIST = "list"
+    COMPACT = "compact"
+    TABLE = "table"
+    MAP = "map"
+
+
+class Column(StrEnum):
+    """A column of the table of results, in its order there. The title is always the first."""
+
+    TYPE = "type"
+    PROJECT = "project"
+    CATEGORY = "category"
+    TAG = "tag"
+    AUTHOR = "author"
+    AGENT = "agent"
+    SOURCE = "source"
+    STATE = "state"
+    IMPORTANCE = "importance"
+    CREATED = "created"
+    UPDATED = "updated"
+    RECALLED = "recalled"
+    NUMBER = "number"
+
+
+class Look(StrEnum):
+    """How the map is drawn: density and points, either of them as it is larger, or one of them alone."""
+
+    AUTO = "auto"
+    POINTS = "points"
+    DENSITY = "density"
+
+
+class Colour(StrEnum):
+    """The facet that colours the points of the map, or the year."""
+
+    TYPE = "type"
+    PROJECT = "project"
+    CATEGORY = "category"
+    TAG = "tag"
+    CONCEPT = "concept"
+    ENTITY = "entity"
+    AUTHOR = "author"
+    AGENT = "agent"
+    SOURCE = "source"
+    STATE = "state"
+    YEAR = "year"
+
+
+DEFAULT_COLUMNS = (Column.TYPE, Column.PROJECT, Column.CATEGORY, Column.TAG, Column.CREATED, Column.NUMBER)
+
+
+def check_split(key: str) -> str:
+    """A facet whose values divide the histogram. Raises ValueError, naming those that can."""
+    if key and key not in SPLIT_KEYS:
+        raise ValueError(f"must be one of {', '.join(SPLIT_KEYS)}: only their values add up to a bar")
+    return key
+
+
+class PageQuery(SearchQuery):
+    """A search with its presentation. Links and saved views of pages keep both."""
+
+    view: View = Field(View.LIST, description="How results are shown.")
+    column: Annotated[tuple[Column, ...], BeforeValidator(sorted_values)] = Field(
+        (), description="A column of the table. Repeat for several; by default a choice of them."
+    )
+
+    saved_view: int = Field(
+        0,
+        ge=0,
+        lt=2**63,
+        alias="v",
+        description="The saved view that the reader is in; it changes no result.",
+    )
+    colour: Colour = Field(Colour.TYPE, description="The facet that colours the points of the map, or `year`.")
+    look: Look = Field(Look.AUTO, description="How the map is drawn.")
+
+    split_by: Annotated[str, AfterValidator(check_split)] = Field(
+        "", alias="split", description="A facet by whose values the bars of the histogram are divided."
+    )
+
+    @classmethod
+    def read(cls, pairs: Iterable[Pair], **fixed: Any) -> tuple[Self, tuple[Problem, ...]]:
+        query, problems = super().read(pairs, **fixed)
+        if set(query.column) == set(DEFAULT_COLUMNS):
+            query = query.replace(column=())
+        return query, problems
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the table, in their order."""
+        chosen = self.column or DEFAULT_COLUMNS
+        return tuple(column for column in Column if column in chosen)
+
+    @property
+    def search(self) -> SearchQuery:
+        """The search alone."""
+        return SearchQuery.model_construct(**{name: getattr(self, name) for name in SearchQuery.model_fields})

@@ -1,0 +1,225 @@
+"""Contexts of saved views: the list, the bar of the view that a reader is in, and the forms."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode
+
+from django import forms
+from django.urls import reverse
+
+from explorer.links import explore_url
+from explorer.page import MODE_LABELS, SORT_LABELS
+from explorer.page_query import PageQuery
+from search.facets import FACET
+from search.models import SavedView
+from search.saved_views import OpenableView, ViewCount, ViewRefusedError, stored_form
+from text.dates import span_label
+from text.formatting import date_text, number
+from web.params import Pair
+
+# Queries that every corpus has an answer to, to look into and to save.
+READY_MADE = (
+    ("Last 7 days", "since=7d"),
+    ("Proposed, to be looked at", "state=proposed"),
+    ("Without a category", "no=category"),
+    ("Without a tag", "no=tag"),
+    ("Written by people", "no=agent"),
+    ("Replaced by newer ones", "state=superseded"),
+)
+
+ValueLabels = Mapping[tuple[str, str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A part of a query that a view lacks, or that only the view has."""
+
+    sign: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewBar:
+    """The view that a reader of the explore page is in, and how the page differs from it."""
+
+    id: int
+    name: str
+    url: str
+    whose: str
+    is_own: bool
+    changes: tuple[Change, ...]
+    query: str
+    save_as_url: str
+    discard_url: str
+    leave_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewRow:
+    """A view in the list. The counts are empty until they are counted."""
+
+    id: int
+    name: str
+    url: str
+    description: str
+    parts: tuple[str, ...]
+    whose: str
+    is_own: bool
+    is_team: bool
+    pinned: bool
+    is_default: bool
+    count: str = ""
+    new: str = ""
+    new_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyMade:
+    """A query that is not saved yet."""
+
+    name: str
+    url: str
+    save_url: str
+
+
+def view_url(view_id: int) -> str:
+    """The address of a view, to share: it leads to the query that the view has then."""
+    return reverse("explorer:view", args=[view_id])
+
+
+def new_view_url(query: PageQuery, name: str = "") -> str:
+    """The form that saves a query."""
+    named = [("name", name)] if name else []
+    return f"{reverse('explorer:new_view')}?{urlencode(named + stored_page(query).parameters())}"
+
+
+def build_bar(query: PageQuery, one: OpenableView, labels: ValueLabels) -> ViewBar:
+    """The bar of a view. `labels` are those of the values in the query."""
+    saved, now = page_query_of(one), stored_page(query)
+    before, after = saved.parameters(), now.parameters()
+    changes = [Change("+", part_text(pair, labels)) for pair in after if pair not in before]
+    changes += [Change("−", part_text(pair, labels)) for pair in before if pair not in after]
+    return ViewBar(
+        id=one.id,
+        name=one.view.name,
+        url=view_url(one.id),
+        whose="" if one.is_own else one.view.owner.get_username(),
+        is_own=one.is_own,
+        changes=tuple(changes),
+        query=now.querystring(),
+        save_as_url=new_view_url(query),
+        discard_url=explore_url(in_view(one)),
+        leave_url=explore_url(query.with_(saved_view=0)),
+    )
+
+
+def stored_page(query: PageQuery) -> PageQuery:
+    """The part of the query of a page that a view stores."""
+    return stored_form(query).with_(saved_view=0)
+
+
+def presentation_of(query: PageQuery) -> str:
+    """The presentation in the query of a page, as a view stores it."""
+    searched = dict.fromkeys(stored_form(query.search).parameters())
+    return urlencode([pair for pair in stored_page(query).parameters() if pair not in searched])
+
+
+def page_query_of(one: OpenableView) -> PageQuery:
+    """The query of a view as a page has it."""
+    return PageQuery.read([*one.query.parameters(), *parse_qsl(one.view.presentation)])[0]
+
+
+def in_view(one: OpenableView) -> PageQuery:
+    """The query with which the explore page opens a view."""
+    return page_query_of(one).with_(saved_view=one.id)
+
+
+def build_rows(views: Iterable[OpenableView], counts: Mapping[int, ViewCount]) -> tuple[ViewRow, ...]:
+    """The rows of the list."""
+    return tuple(_row(one, counts.get(one.id)) for one in views)
+
+
+def _row(one: OpenableView, count: ViewCount | None) -> ViewRow:
+    new = count.new if count else None
+    return ViewRow(
+        id=one.id,
+        name=one.view.name,
+        url=view_url(one.id),
+        description=one.view.description,
+        parts=describe(page_query_of(one)),
+        whose="" if one.is_own else one.view.owner.get_username(),
+        is_own=one.is_own,
+        is_team=one.view.visibility == SavedView.Visibility.TEAM,
+        pinned=one.pinned,
+        is_default=one.is_default,
+        count=number(count.total, at_least=count.at_least) if count else "",
+        new=number(new, at_least=count.at_least) if count and new else "",
+        new_url=explore_url(in_view(one).with_(updated_since=one.newer.updated_since)) if one.newer and new else "",
+    )
+
+
+def ready_made() -> tuple[ReadyMade, ...]:
+    """The queries of `READY_MADE`."""
+    rows = []
+    for name, pairs in READY_MADE:
+        query = PageQuery.from_pairs(parse_qsl(pairs))
+        rows.append(ReadyMade(name, explore_url(query), new_view_url(query, name)))
+    return tuple(rows)
+
+
+def describe(query: PageQuery) -> tuple[str, ...]:
+    """The parts of a query in words."""
+    return tuple(part_text(pair, {}) for pair in stored_page(query).parameters())
+
+
+def part_text(pair: Pair, labels: ValueLabels) -> str:
+    """A parameter in words, as on a chip."""
+    key, value = pair
+    spec = FACET.get(key.lstrip("-"))
+    if spec is not None:
+        return f"{'not ' if key.startswith('-') else ''}{spec.label.lower()} {labels.get((spec.key, value), value)}"
+    match key:
+        case "q":
+            return f"“{value}”"
+        case "mode":
+            return next(label for mode, label in MODE_LABELS.items() if mode.value == value).lower()
+        case "sort":
+            return next((label for sort, label in SORT_LABELS.items() if sort.value == value), value).lower()
+        case "from" | "to":
+            return f"{key} {date_text(value)}"
+        case "since":
+            return span_label(value)
+        case "view":
+            return f"as {value}"
+        case "has" | "no" if value in FACET:
+            return f"{'any' if key == 'has' else 'no'} {FACET[value].label.lower()}"
+    return f"{key.removesuffix('.all')} {'all of them' if key.endswith('.all') else value}"
+
+
+class ViewForm(forms.Form):
+    """The name of a view, and who may open it."""
+
+    name = forms.CharField(max_length=200, widget=forms.TextInput(attrs={"autocomplete": "off"}))
+    description = forms.CharField(
+        max_length=1_000, required=False, widget=forms.TextInput(attrs={"autocomplete": "off"}), label="What it is for"
+    )
+    visibility = forms.ChoiceField(
+        choices=[
+            (SavedView.Visibility.PRIVATE.value, "Only I"),
+            (
+                SavedView.Visibility.TEAM.value,
+                "Everybody who can sign in, except where it names a project that they may not see",
+            ),
+        ],
+        initial=SavedView.Visibility.PRIVATE.value,
+        required=False,
+        widget=forms.RadioSelect,
+        label="Who sees its name and filters",
+    )
+
+    def clean_visibility(self) -> str:
+        return str(self.cleaned_data["visibility"] or SavedView.Visibility.PRIVATE.value)
+
+    def refuse(self, error: ViewRefusedError) -> None:
+        """Show why the view was not stored."""
+        self.add_error(error.field, str(error))

@@ -1,0 +1,109 @@
+"""The views of the results: list, compact, and a table with chosen columns."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from explorer.page_query import Column
+from tests.explorer.contexts import context_of, hit
+from tests.html import html_of
+
+
+def headings(context):
+    return [heading.label for heading in context.table.headings]
+
+
+def test_results_are_a_list_unless_another_view_is_chosen():
+    context = context_of()
+    assert context.table is None
+    assert [(view.label, view.url, view.current) for view in context.views] == [
+        ("List", "/explore/", True),
+        ("Compact", "/explore/?view=compact", False),
+        ("Table", "/explore/?view=table", False),
+        ("Map", "/explore/?view=map", False),
+    ]
+
+
+def test_the_table_has_the_chosen_columns_in_their_own_order():
+    assert headings(context_of("view=table")) == ["Type", "Project", "Category", "Tags", "Created", "Number"]
+    assert headings(context_of("view=table&column=number&column=agent&column=author")) == ["Authors", "Agent", "Number"]
+
+
+def test_every_cell_has_the_values_of_its_memory():
+    every = "&".join(f"column={column}" for column in Column)
+    (row,) = context_of(f"view=table&{every}", hits=(hit(importance=0.5),)).table.rows
+    shown = {cell.key: ([link.label for link in cell.links] or cell.text, cell.more) for cell in row.cells}
+    assert shown == {
+        "type": (["bugfix"], 0),
+        "project": (["tea"], 0),
+        "category": (["Oven"], 0),
+        "tag": (["tea", "hot"], 0),
+        "author": (["Mio", "Ben"], 1),
+        "agent": (["codex"], 0),
+        "source": (["git"], 0),
+        "state": (["active"], 0),
+        "importance": ("0.50", 0),
+        "created": ("3 May 2026", 0),
+        "updated": ("4 May 2026", 0),
+        "recalled": ("never", 0),
+        "number": ("#7", 0),
+    }
+
+
+def test_a_value_of_a_cell_is_a_filter_that_keeps_the_view():
+    (row,) = context_of("view=table&q=kettle").table.rows
+    assert row.cells[0].links[0].url == "/explore/?q=kettle&type=bugfix&view=table"
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "is_sorted", "url"),
+    [
+        ("view=table", "created", "descending", "/explore/?sort=oldest&view=table"),
+        ("view=table&sort=oldest", "created", "ascending", "/explore/?view=table"),
+        ("view=table", "title", "", "/explore/?sort=title&view=table"),
+        ("view=table&sort=title", "title", "ascending", "/explore/?view=table"),
+        ("view=table&q=tea", "created", "", "/explore/?q=tea&sort=newest&view=table"),
+    ],
+)
+def test_a_heading_sorts_and_a_second_click_turns_the_order_around(query, key, is_sorted, url):
+    table = context_of(query).table
+    (heading,) = [one for one in (table.title, *table.headings) if one.key == key]
+    assert (heading.sorted, heading.sort_url) == (is_sorted, url)
+
+
+@pytest.fixture
+def reader(corpus):
+    client = Client()
+    client.force_login(User.objects.create_superuser("reader"))
+    return client
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("view", ["list", "compact", "table"])
+def test_all_views_show_the_same_memories(reader, view):
+    expected = re.findall(r'id="tick-(\d+)"', html_of(reader.get("/explore/?tag=kettle", follow=True)))
+    shown = html_of(reader.get(f"/explore/?tag=kettle&view={view}", follow=True))
+    assert re.findall(r'id="tick-(\d+)"', shown) == expected
+    assert len(expected) == 2
+
+
+@pytest.mark.django_db
+def test_the_default_columns_are_no_part_of_the_address(reader):
+    ticked = "&".join(f"column={column}" for column in ("type", "project", "category", "tag", "created", "number"))
+    response = reader.get(f"/explore/?view=table&{ticked}")
+    assert (response.status_code, response["Location"]) == (302, "/explore/?view=table")
+
+
+@pytest.mark.django_db
+def test_an_unknown_column_or_view_is_named_with_those_there_are(reader):
+    shown = html_of(reader.get("/explore/?view=cards&column=size"))
+    assert "list, compact, table" in shown or "&#x27;list&#x27;" in shown
+    assert "importance" in shown
+
+
+@pytest.mark.django_db
+def test_the_api_call_of_a_page_leaves_its_view_out(reader):
+    shown = html_of(reader.get("/explore/?tag=kettle&view=table"))
+    assert "search?tag=kettle&quot;" in shown

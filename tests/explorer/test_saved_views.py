@@ -1,0 +1,195 @@
+"""Saved views on pages and in the API: save, open, modify, share, and read by the same rules everywhere."""
+
+import json
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from access.keys import make_key
+from access.models import Membership
+from access.viewer import Viewer, command_viewer
+from agent_tools.catalogue import TOOL
+from agent_tools.tools import call
+from memories.models import Project
+from search.models import SavedView, ViewMark
+from tests.html import html_of
+
+# The engines count alike, as tests of search prove: one is enough for pages.
+pytestmark = [pytest.mark.django_db, pytest.mark.parametrize("engine", ["tantivy"], indirect=True)]
+
+
+def signed_in(user):
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def reader(corpus):
+    return signed_in(User.objects.create_superuser("ada"))
+
+
+@pytest.fixture
+def view(reader):
+    reader.post("/views/new/", {"query": "tag=tea&type=note&page=2", "name": "Tea notes", "visibility": "team"})
+    return SavedView.objects.get()
+
+
+@pytest.fixture
+def other(view):
+    """Somebody who may see the project `boat` alone."""
+    user = User.objects.create_user("ben")
+    Membership.objects.create(user=user, project=Project.objects.get(slug="boat"), role="reader")
+    return signed_in(user)
+
+
+def bar(response):
+    return html_of(response).partition('<div class="view-bar"')[2].partition('<h1 id="total"')[0]
+
+
+def test_address_of_a_view_leads_to_its_slice_and_names_it(reader, view):
+    opened = reader.get(f"/views/{view.pk}/")
+    assert opened["Location"] == f"/explore/?type=note&tag=tea&v={view.pk}"
+    page = reader.get(opened["Location"])
+    assert page.status_code == 200
+    assert "Tea notes" in bar(page)
+    assert "Modified" not in bar(page)
+    assert ViewMark.objects.get().opened_at is not None
+
+
+def test_every_link_stays_in_the_view_and_a_difference_is_named(reader, view):
+    page = reader.get(f"/explore/?project=tea&tag=tea&v={view.pk}")
+    assert "Modified" in bar(page)
+    assert "<span>project tea</span>" in bar(page)
+    assert "<span>type note</span>" in bar(page)
+    assert f'href="/explore/?type=note&amp;tag=tea&amp;v={view.pk}">Discard' in bar(page)
+    assert 'href="/explore/?project=tea&amp;tag=tea" aria-label="Leave the view Tea notes"' in bar(page)
+    assert f'href="/explore/?tag=tea&amp;v={view.pk}" aria-label="Remove filter: project tea"' in html_of(page)
+    assert f'name="v" value="{view.pk}"' in html_of(page)
+    # The calls for elsewhere have no view.
+    assert "/api/search?project=tea&amp;tag=tea&quot;" in html_of(page)
+
+
+@pytest.mark.parametrize("query", ["tag=tea&type=note", "type=note&tag=tea&page=2&page_size=50"])
+def test_order_of_filters_and_the_page_are_no_difference(reader, view, query):
+    assert "Modified" not in bar(reader.get(f"/explore/?{query}&v={view.pk}", follow=True))
+
+
+def test_view_has_the_presentation_of_the_page_too(reader):
+    page = reader.post("/views/new/", {"query": "type=note&view=table&column=tag&page=2", "name": "Table"}, follow=True)
+    stored = SavedView.objects.get()
+    assert (stored.query, stored.presentation) == ("type=note", "view=table&column=tag")
+    address = f"/explore/?type=note&view=table&column=tag&v={stored.pk}"
+    assert page.redirect_chain[-1][0] == address
+    assert "Modified" in bar(reader.get(address.replace("&column=tag", "")))
+
+
+def test_saving_over_a_view_stores_the_query(reader, view):
+    done = reader.post(f"/views/{view.pk}/edit/", {"query": f"tag=guests&v={view.pk}"}, follow=True)
+    assert done.redirect_chain[-1][0] == f"/explore/?tag=guests&v={view.pk}"
+    assert SavedView.objects.get().query == "tag=guests"
+
+
+def test_name_that_is_taken_is_refused_with_what_was_typed(reader, view):
+    page = reader.post("/views/new/", {"query": "tag=guests", "name": "tea notes"})
+    assert page.status_code == 422
+    assert "You already have a view named “tea notes”." in html_of(page)
+    assert 'name="query" value="tag=guests"' in html_of(page)
+    assert SavedView.objects.count() == 1
+
+
+def test_list_counts_after_the_page_or_without_scripts_on_request(reader, view):
+    page = html_of(reader.get("/views/"))
+    assert 'hx-trigger="load"' in page
+    assert "Tea notes" in page
+    fragment = html_of(reader.get("/views/", headers={"HX-Request": "true", "HX-Target": "views"}))
+    assert f'<p class="count"><a href="/views/{view.pk}/">1</a>' in fragment
+    assert "hx-trigger" not in fragment
+    assert f'<p class="count"><a href="/views/{view.pk}/">1</a>' in html_of(reader.get("/views/?counts=1"))
+
+
+def test_pin_and_beginning_belong_to_each_person(reader, view, other):
+    other.post(f"/views/{view.pk}/mark/", {"pinned": "1", "default": "1"})
+    assert f'href="/views/{view.pk}/"' in html_of(other.get("/status/"))
+    assert "Pinned by ben" in html_of(reader.get(f"/views/{view.pk}/edit/"))
+    assert f'<a href="/views/{view.pk}/"' not in html_of(reader.get("/status/")).partition("<main")[0]
+
+
+def test_view_of_the_team_finds_only_what_its_reader_may_see(reader, view, other):
+    found = html_of(other.get(f"/explore/?type=note&tag=tea&v={view.pk}"))
+    assert "Tea notes" in found
+    assert '<h1 id="total" tabindex="-1">0 memories' in found
+    assert other.get(f"/views/{view.pk}/edit/").status_code == 403
+    assert other.post(f"/views/{view.pk}/delete/").status_code == 403
+    SavedView.objects.update(query="project=tea")
+    assert other.get(f"/views/{view.pk}/").status_code == 404
+    assert "There is no saved view" in html_of(other.get(f"/explore/?v={view.pk}"))
+    assert "Tea notes" not in html_of(other.get("/views/"))
+
+
+def test_deleting_a_view_leaves_its_address_not_found(reader, view):
+    reader.post(f"/views/{view.pk}/delete/")
+    assert reader.get(f"/views/{view.pk}/").status_code == 404
+    assert reader.get(f"/explore/?tag=tea&v={view.pk}").status_code == 200
+
+
+def test_ready_made_searches_are_understood(reader):
+    page = html_of(reader.get("/views/"))
+    for query in ("since=7d", "state=proposed", "no=category", "no=tag", "no=agent", "state=superseded"):
+        assert f'href="/explore/?{query}"' in page
+    assert "Without a tag" in html_of(reader.get("/views/new/?name=Without+a+tag&no=tag"))
+
+
+# --- the API and agents ---------------------------------------------------------------------------------------------
+
+
+def caller(*projects):
+    key = make_key(
+        name="agent",
+        scopes=["read"],
+        every_project=not projects,
+        projects=list(Project.objects.filter(slug__in=projects)),
+        viewer=command_viewer(),
+    )
+    return Client(headers={"Authorization": f"Bearer {key.raw}"})
+
+
+def test_view_in_the_api_has_the_total_of_the_search_that_it_names(reader, view):
+    client = caller()
+    (found,) = client.get("/api/views").json()["views"]
+    assert (found["name"], found["owner"], found["query"]) == ("Tea notes", "ada", "type=note&tag=tea")
+    assert found["filters"] == {"type": ["note"], "tag": ["tea"]}
+    assert (found["total"], found["new"], found["lower_bound"]) == (1, None, False)
+    assert client.get(f"/api/search?{found['query']}").json()["total"] == 1
+    assert client.get(f"/api/views/{view.pk}").json() == found
+    assert client.get("/api/views/99").json()["error"] == "not_found"
+    assert not ViewMark.objects.exists()
+
+
+def test_key_for_another_project_reads_neither_name_nor_number(reader, view):
+    SavedView.objects.update(query="project=tea&q=oolong")
+    reader.post("/views/new/", {"query": "tag=tea", "name": "My own"})
+    assert caller("boat").get("/api/views").json()["views"] == []
+    assert caller("boat").get(f"/api/views/{view.pk}").status_code == 404
+    assert [one["name"] for one in caller("tea").get("/api/views").json()["views"]] == ["Tea notes"]
+
+
+def test_agent_gets_the_arguments_of_the_same_search(reader, view):
+    key = Viewer(None, frozenset(["read"]))
+    (row,) = json.loads(call(TOOL["views"], {"format": "json"}, key))["views"]
+    assert (row["name"], row["memories"]) == ("Tea notes", "1")
+    arguments = json.loads(row["search"])
+    assert arguments == {"type": ["note"], "tag": ["tea"]}
+    assert json.loads(call(TOOL["search"], arguments | {"format": "json"}, key))["total"] == 1
+
+
+def test_form_names_the_parameters_that_it_cannot_save(reader):
+    page = html_of(reader.get("/views/new/?type=note&colour_of=red"))
+    assert "Ignored the unknown parameter “colour_of”." in page
+    assert '<input type="hidden" name="query" value="type=note">' in page
+
+
+def test_only_so_many_views_are_counted_for_one_page(reader, view, monkeypatch):
+    monkeypatch.setattr("search.saved_views.MOST_COUNTED", 0)
+    assert "is not among the first" in html_of(reader.get("/views/?counts=1"))
