@@ -10,7 +10,18 @@ from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.contrib.admin.utils import flatten
-from django.db.models import Count, Exists, Func, IntegerField, Model, OuterRef, QuerySet, Subquery
+from django.contrib.admin.views.main import ChangeList
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import (
+    BigIntegerField,
+    Count,
+    F,
+    Func,
+    Model,
+    QuerySet,
+    TextField,
+    Value,
+)
 from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html
@@ -18,8 +29,9 @@ from django.utils.safestring import SafeString
 
 from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from categories.kinds import VOCABULARIES
-from categories.local_texts import TermTexts, texts_of
+from categories.local_texts import TermTexts, as_array, texts_of
 from categories.models import Category, Concept, Entity, FormerPath, LocalText, Relationship, TagAlias
+from categories.text_projects import readable_aliases, readable_description
 from curation.models import Curation, CurationChange
 from curation.queries import visible_relationships, visible_terms
 from curation.suggestions import admin as suggestions_admin  # noqa: F401 - Django looks for admins in this module
@@ -73,6 +85,25 @@ class VocabularyAdmin(ServiceAdmin):
         return tuple(name for name in flatten(self.fields or ()) if name not in self.editable)
 
 
+class TermList(ChangeList):
+    """A list of terms, each with the number of the visible memories linked to it."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        """Count for the rows of the page alone, in one statement."""
+        super().get_results(request)
+        vocabulary, viewer = VOCABULARIES[str(self.model._meta.model_name)], admin_viewer(request)
+        self.result_list = list(self.result_list)
+        links = vocabulary.link._default_manager.filter(
+            **{f"{vocabulary.link_column}__in": [row.pk for row in self.result_list]}
+        )
+        if viewer.project_ids is not None:
+            links = links.filter(memory__project_id__in=viewer.project_ids)
+        counted = links.order_by().values_list(vocabulary.link_column).annotate(n=Count("memory_id"))
+        counts = dict(counted)
+        for row in self.result_list:
+            row.links_count = counts.get(row.pk, 0)
+
+
 class TermAdmin(VocabularyAdmin):
     """A category, concept or entity, with the memories linked to it."""
 
@@ -87,8 +118,8 @@ class TermAdmin(VocabularyAdmin):
         if row is not None and row.viewer.curated_project_ids is not None:
             projects = row.viewer.project_ids
             local = texts_of(str(self.model._meta.model_name), [row.pk], projects).get(row.pk, TermTexts())
-            row.description = local.described(row.description, projects)
-            row.aliases = list(local.named(row.name, row.aliases))
+            row.description = local.described(readable_description(row, projects), projects)
+            row.aliases = list(local.named(row.name, readable_aliases(row, projects)))
         return row
 
     @admin.action(description="Merge the selected one into another, or the first of two into the second")
@@ -109,26 +140,34 @@ class TermAdmin(VocabularyAdmin):
         address = reverse("curation:term", args=[row._meta.model_name, row.pk])
         return format_html('<a href="{}">Rename, move, merge, split, relate</a>', address)
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return TermList
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         vocabulary = VOCABULARIES[str(self.model._meta.model_name)]
-        # A subquery in the select list counts only for the rows of the page.
-        links = vocabulary.link._default_manager.filter(**{vocabulary.link_column: OuterRef("pk")}).order_by()
         viewer, rows = admin_viewer(request), super().get_queryset(request)
         if viewer.project_ids is not None:
-            links = links.filter(memory__project_id__in=viewer.project_ids)
-            own = Func(OuterRef("pk"), template="ARRAY[%(expressions)s]::integer[]")
-            rows = rows.filter(Exists(visible_to(viewer).filter(**{f"{vocabulary.memory_path_column}__contains": own})))
-        counted = links.values(vocabulary.link_column).annotate(n=Count("memory_id")).values("n")
-        annotated: QuerySet[Any] = rows.annotate(links_count=Subquery(counted, output_field=IntegerField()))
+            # Refers to no row of the terms: the shards of a cluster do not have them.
+            used = Func(F(vocabulary.memory_path_column), function="unnest", output_field=BigIntegerField())
+            rows = rows.filter(pk__in=visible_to(viewer).order_by().annotate(term=used).values("term"))
+        projects = Value(as_array(viewer.project_ids), output_field=ArrayField(BigIntegerField()))
+        annotated: QuerySet[Any] = rows.annotate(
+            readable_aliases=Func(
+                *(F("aliases"), F("alias_projects"), projects),
+                function="categories_readable",
+                output_field=ArrayField(TextField()),
+            ),
+        )
         return annotated
 
     @admin.display(description="memories")
     def shown_links(self, row: Any) -> int:
-        return row.links_count or 0
+        count: int = row.links_count
+        return count
 
     @admin.display(description="aliases")
     def shown_aliases(self, row: Any) -> str:
-        return ", ".join(row.aliases)
+        return ", ".join(row.readable_aliases)
 
     @admin.display(description="newest memories")
     def shown_memories(self, row: Any) -> SafeString:

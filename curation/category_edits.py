@@ -3,7 +3,7 @@
 The old path of a category becomes a former path, which still resolves to the category.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from categories.paths import (
     MAX_DEPTH,
@@ -68,16 +68,22 @@ def category_merge(copy: WorkingCopy, source_id: int, target_id: int) -> None:
             f"{target['path']} is below {source['path']}: merge it the other way round, or move it out first.", "target"
         )
     copy.title = f"Merged the category {source['path']} into {target['path']}"
-    names = ", ".join(copy.names_shown("category", target_id))
+    paths = {category_id: row["path"] for category_id, row in rows.items()}
+    known = set(copy.merged)
     _merge(copy, source_id, target_id)
-    for merged_id in copy.merged:
+    for merged_id in copy.merged.keys() - known:
         del rows[merged_id]
     copy.replace_merged("category", ["related_ids"])
-    _rebuild_paths(copy)
-    for merged_id, kept_id in copy.merged.items():
-        before = copy.originals("category").get(merged_id)
-        if before is not None:
-            copy.add_line("merges into", before["path"], rows[kept_id]["path"], subject=("category", merged_id))
+    _rebuild_paths(copy, paths)
+
+
+def add_merge_lines(copy: WorkingCopy, target_id: int, names: str) -> None:
+    """Add the lines about everything that was merged into a category; `names` are its other names before."""
+    rows, before = copy.table("category"), copy.originals("category")
+    for merged_id in copy.merged:
+        if merged_id in before:
+            kept = rows[copy.kept(merged_id)]
+            copy.add_line("merges into", before[merged_id]["path"], kept["path"], subject=("category", merged_id))
     if names != (after := ", ".join(copy.names_shown("category", target_id))):
         copy.add_line("other names", names, after, subject=("category", target_id))
     _add_path_lines(copy)
@@ -211,8 +217,11 @@ def _step(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 
-def _rebuild_paths(copy: WorkingCopy) -> None:
-    """Compute all paths and depths from the tree, refuse repeated paths, and store previous paths as former paths."""
+def _rebuild_paths(copy: WorkingCopy, before: Mapping[int, str] | None = None) -> None:
+    """Compute all paths and depths from the tree, refuse repeated paths, and store previous paths as former paths.
+
+    `before` are the paths before this step, if others preceded it: each names the projects of its own texts.
+    """
     rows = copy.table("category")
     below: dict[int | None, list[TableRow]] = {}
     for row in rows.values():
@@ -227,7 +236,8 @@ def _rebuild_paths(copy: WorkingCopy) -> None:
             taken[row["path"]] = row
             following += [(row["path"], depth + 1, child) for child in below.get(row["id"], [])]
         level = following
-    _update_former_paths(copy, taken)
+    originals = {category_id: row["path"] for category_id, row in copy.originals("category").items()}
+    _update_former_paths(copy, taken, originals if before is None else before)
 
 
 def _refuse_path(row: TableRow, taken: dict[str, TableRow]) -> None:
@@ -253,18 +263,17 @@ def refuse_alias_paths(
             raise CurationRefusedError(f"“{alias}” is already the path of another category.", "add")
 
 
-def _update_former_paths(copy: WorkingCopy, taken: dict[str, TableRow]) -> None:
+def _update_former_paths(copy: WorkingCopy, taken: dict[str, TableRow], before_paths: Mapping[int, str]) -> None:
     former = copy.table("former_path")
     known = {row["path"]: row for row in former.values()}
-    before_paths = {category_id: row["path"] for category_id, row in copy.originals("category").items()}
     for row in former.values():
-        row["category_id"] = _merge_target(copy, row["category_id"])
+        row["category_id"] = copy.kept(row["category_id"])
     # A memory of some projects may have made a category of a path that is a former path for others.
     new = {path for path, row in taken.items() if before_paths.get(row["id"]) != path}
     for row_id in [row_id for row_id, row in former.items() if row["path"] in new and copy.scope is None]:
         del former[row_id]
     for category_id, path in before_paths.items():
-        owner = _merge_target(copy, category_id)
+        owner = copy.kept(category_id)
         if path in taken:
             continue
         if copy.scope is not None:
@@ -273,12 +282,6 @@ def _update_former_paths(copy: WorkingCopy, taken: dict[str, TableRow]) -> None:
             known[path]["category_id"] = owner
         else:
             copy.add_row("former_path", path=path, category_id=owner)
-
-
-def _merge_target(copy: WorkingCopy, category_id: int) -> int:
-    while category_id in copy.merged:
-        category_id = copy.merged[category_id]
-    return category_id
 
 
 def _add_path_lines(copy: WorkingCopy) -> None:

@@ -8,7 +8,8 @@ from django.db import connection, transaction
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
-from categories.services import VOCABULARY_LOCK
+from categories.services import vocabulary_lock
+from categories.text_projects import projects_using
 from curation.facet_columns import refresh_columns, stale_columns, write_tags
 from curation.tables import fetch, fetch_column
 from memories.storage import corpus_bump, outbox_stamp
@@ -18,25 +19,16 @@ _RELATIONS = [
     for vocabulary in VOCABULARIES.values()
     for column, inverse in vocabulary.relations.items()
 ]
-# Memories with a repeated tag or the alias of a tag, and the tags that they should have. A public alias leads to no tag
-# that the project of the memory does not have.
+# Memories with a repeated tag or one of these names.
 _TAGS = """
-WITH now AS (
-  SELECT memory.id, tag.at, coalesce(alias.tag::text, tag.tag) AS tag FROM memories_memory memory
-  CROSS JOIN LATERAL unnest(memory.tags) WITH ORDINALITY AS tag (tag, at)
-  LEFT JOIN categories_tagalias alias ON alias.alias = tag.tag AND EXISTS (SELECT 1 FROM memories_memory other
-    WHERE other.tags @> ARRAY[alias.tag::text] AND other.project_id = memory.project_id)
-), wanted AS (
-  SELECT id, array_agg(tag ORDER BY at) AS tags
-  FROM (SELECT id, tag, min(at) AS at FROM now GROUP BY id, tag) once GROUP BY id
-)
-SELECT memory.id, wanted.tags FROM memories_memory memory JOIN wanted USING (id)
-WHERE memory.tags IS DISTINCT FROM wanted.tags ORDER BY id"""
+SELECT memory.id, memory.project_id, memory.tags FROM memories_memory memory WHERE memory.tags && %s::text[]
+OR cardinality(memory.tags) <> (SELECT count(DISTINCT tag) FROM unnest(memory.tags) AS tag) ORDER BY memory.id"""
+_ALIASES = "SELECT alias::text, tag::text, project_ids FROM categories_tagalias"
 # Endings of the sentences about cycles, which need a person's decision.
 _CYCLES = ("is below itself", "is broader than itself")
 _EVIDENCE = """
-SELECT fact.id FROM categories_relationship fact WHERE EXISTS (SELECT 1 FROM unnest(fact.evidence_ids) one
-WHERE NOT EXISTS (SELECT 1 FROM memories_memory memory WHERE memory.id = one)) ORDER BY id"""
+SELECT DISTINCT named.id FROM (SELECT fact.id, unnest(fact.evidence_ids) AS one FROM categories_relationship fact) named
+LEFT JOIN memories_memory memory ON memory.id = named.one WHERE memory.id IS NULL ORDER BY 1"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +47,62 @@ def findings() -> list[Finding]:
             Finding(f"the memory #{memory_id} is counted under other {vocabulary.plural} than it is linked to.")
             for memory_id in stale_columns(vocabulary.name)
         ]
-    found += [Finding(f"the memory #{pk} has a tag twice or under another name.") for pk in fetch_column(_TAGS)]
+    found += [Finding(f"the memory #{pk} has a tag twice or under another name.") for pk, _ in _wrong_tags()]
     found += [
         Finding(f"the relationship #{pk} refers to memories that do not exist.") for pk in fetch_column(_EVIDENCE)
     ]
     return found
 
 
+def _evidence_mend() -> None:
+    """Remove memories that do not exist from the evidence of relationships."""
+    named = dict(
+        fetch("SELECT id, evidence_ids FROM categories_relationship WHERE id = ANY(%s)", [fetch_column(_EVIDENCE)])
+    )
+    ids = list({one for evidence in named.values() for one in evidence})
+    there = set(fetch_column("SELECT id FROM memories_memory WHERE id = ANY(%s)", [ids]))
+    with connection.cursor() as cursor:
+        for fact_id, evidence in named.items():
+            cursor.execute(
+                "UPDATE categories_relationship SET evidence_ids = %s::bigint[] WHERE id = %s",
+                [sorted(one for one in evidence if one in there), fact_id],
+            )
+
+
+def _wrong_tags() -> list[tuple[int, list[str]]]:
+    """Memories with a repeated tag or the alias of a tag, and the tags that they should have.
+
+    A public alias leads to no tag that the project of the memory does not have, and holds in that project.
+    """
+    aliases = {alias: (tag, projects) for alias, tag, projects in fetch(_ALIASES)}
+    using = projects_using("tag", {tag for tag, _ in aliases.values()})
+
+    def name_of(tag: str, project_id: int) -> str:
+        target, projects = aliases.get(tag, (tag, None))
+        holds = projects is None or project_id in projects
+        return target if holds and project_id in using.get(target, ()) else tag
+
+    wanted = (
+        (memory_id, tags, list(dict.fromkeys(name_of(tag, project_id) for tag in tags)))
+        for memory_id, project_id, tags in fetch(_TAGS, [list(aliases)])
+    )
+    return [(memory_id, right) for memory_id, tags, right in wanted if right != tags]
+
+
 @transaction.atomic
 def vocabulary_mend(*, viewer: Viewer) -> list[Finding]:
     """Repair what needs no decision, and return what remains."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
+    vocabulary_lock()
     before = findings()
     if not before:
         return []
     with connection.cursor() as cursor:
         for statement in _REPAIRS:
             cursor.execute(statement)
+    _evidence_mend()
     for kind in VOCABULARIES:
         refresh_columns(kind, stale_columns(kind))
-    write_tags((memory_id, tags) for memory_id, tags in fetch(_TAGS))
+    write_tags(_wrong_tags())
     after = findings()
     AuditEvent.objects.create(
         user_id=viewer.user_id,
@@ -118,9 +145,6 @@ _REPAIRS = (
     f"DELETE FROM categories_localtext own WHERE {_LOST_TEXTS}",
     *(_without_dangling(vocabulary.table, column) for vocabulary, column, _ in _RELATIONS),
     *(_both_ways(vocabulary.table, column, inverse) for vocabulary, column, inverse in _RELATIONS),
-    "UPDATE categories_relationship fact SET evidence_ids = ARRAY(SELECT one FROM unnest(fact.evidence_ids) one"
-    " WHERE EXISTS (SELECT 1 FROM memories_memory memory WHERE memory.id = one) ORDER BY one)"
-    f" WHERE id IN ({_EVIDENCE})",
     # An alias of an alias refers to the tag at the end of the chain.
     "UPDATE categories_tagalias own SET tag = other.tag FROM categories_tagalias other"
     " WHERE other.alias = own.tag AND other.tag <> own.alias",

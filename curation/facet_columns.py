@@ -15,46 +15,63 @@ from memories.terms import MemoryText, memories_terms
 # Memories that are read, analysed and written in one statement.
 BLOCK = 2_000
 
+# Categories with each of their ancestors and themselves.
 _LINEAGES = """
 WITH RECURSIVE lineage (id, above) AS (
-  SELECT id, id FROM categories_category
+  SELECT id, id FROM categories_category WHERE id = ANY(%s)
   UNION SELECT lineage.id, category.parent_id FROM lineage JOIN categories_category category
   ON category.id = lineage.above WHERE category.parent_id IS NOT NULL
-)"""
+) SELECT id, above FROM lineage"""
 
 
 def refresh_columns(kind: str, memory_ids: Collection[int]) -> int:
     """Set the facet columns of memories to the ids of their links. Returns the number of memories changed."""
     if not memory_ids:
         return 0
-    columns, lineages, expected = _expected(kind, "unnest(%s::bigint[]) AS chosen (id)")
+    link = VOCABULARIES[kind]
+    linked = f"SELECT DISTINCT {link.link_column} FROM {link.link_table} WHERE memory_id = ANY(%s)"
+    columns, expected, parameters = _expected(kind, linked, sorted(memory_ids))
     assignments = ", ".join(f"{column} = made.{column}" for column in columns)
     with connection.cursor() as cursor:
         cursor.execute(
-            f"{lineages} UPDATE memories_memory memory SET {assignments} FROM ({expected}) made"
+            f"UPDATE memories_memory memory SET {assignments} FROM ({expected}) made"
             f" WHERE memory.id = made.id AND ({_differs(columns)})",
-            [sorted(memory_ids)],
+            parameters,
         )
         return int(cursor.rowcount)
 
 
 def stale_columns(kind: str) -> list[int]:
     """Ids of all memories whose facet columns differ from their links."""
-    columns, lineages, expected = _expected(kind, "memories_memory chosen")
+    columns, expected, parameters = _expected(kind, f"SELECT id FROM {VOCABULARIES[kind].table}")
     return fetch_column(
-        f"{lineages} SELECT memory.id FROM memories_memory memory JOIN ({expected}) made ON made.id = memory.id"
-        f" WHERE {_differs(columns)} ORDER BY 1"
+        f"SELECT memory.id FROM memories_memory memory JOIN ({expected}) made ON made.id = memory.id"
+        f" WHERE {_differs(columns)} ORDER BY 1",
+        parameters,
     )
 
 
-def _expected(kind: str, chosen: str) -> tuple[list[str], str, str]:
-    """The facet columns of a kind, the common table expression they need, and a query for their values by memory."""
+def _expected(
+    kind: str, linked: str, memory_ids: Sequence[int] | None = None
+) -> tuple[list[str], str, list[list[int]]]:
+    """The facet columns of a kind, and a query for their values by memory with its parameters.
+
+    `linked` finds the terms that the memories may have. Their lineages are read first: a cluster walks no tree in a
+    statement about memories.
+    """
     vocabulary = VOCABULARIES[kind]
     ids = {vocabulary.memory_column: f"link.{vocabulary.link_column}"}
-    lineages = lineage_join = ""
+    parameters: list[list[int]] = []
+    lineage_join = ""
+    chosen = [list(memory_ids)] if memory_ids is not None else []
     if vocabulary.memory_path_column != vocabulary.memory_column:
         ids[vocabulary.memory_path_column] = "lineage.above"
-        lineages, lineage_join = _LINEAGES, f" LEFT JOIN lineage ON lineage.id = link.{vocabulary.link_column}"
+        pairs = fetch(_LINEAGES, [fetch_column(linked, chosen)])
+        lineage_join = (
+            " LEFT JOIN unnest(%s::bigint[], %s::bigint[]) AS lineage (id, above)"
+            f" ON lineage.id = link.{vocabulary.link_column}"
+        )
+        parameters += [[term_id for term_id, _ in pairs], [above for _, above in pairs]]
     # A memory without links gets an empty array.
     arrays = ", ".join(
         f"coalesce(array_agg(DISTINCT {value} ORDER BY {value}) FILTER (WHERE {value} IS NOT NULL), '{{}}')::integer[]"
@@ -63,9 +80,10 @@ def _expected(kind: str, chosen: str) -> tuple[list[str], str, str]:
     )
     return (
         list(ids),
-        lineages,
-        f"SELECT chosen.id, {arrays} FROM {chosen}"
-        f" LEFT JOIN {vocabulary.link_table} link ON link.memory_id = chosen.id{lineage_join} GROUP BY chosen.id",
+        f"SELECT chosen.id, {arrays} FROM memories_memory chosen"
+        f" LEFT JOIN {vocabulary.link_table} link ON link.memory_id = chosen.id{lineage_join}"
+        f"{' WHERE chosen.id = ANY(%s)' if chosen else ''} GROUP BY chosen.id",
+        [*parameters, *chosen],
     )
 
 
@@ -77,8 +95,9 @@ def _differs(columns: Iterable[str]) -> str:
 
 
 def read_tags(memory_ids: Collection[int]) -> dict[int, list[str]]:
-    """The tags of memories, which are locked until the transaction ends."""
-    statement = "SELECT id, tags FROM memories_memory WHERE id = ANY(%s) ORDER BY id FOR UPDATE"
+    """The tags of memories. The caller holds `VOCABULARY_LOCK` alone, so that nobody else changes them meanwhile."""
+    # A cluster locks no set of memories.
+    statement = "SELECT id, tags FROM memories_memory WHERE id = ANY(%s) ORDER BY id"
     return dict(fetch(statement, [sorted(memory_ids)]))
 
 

@@ -25,7 +25,7 @@ CONCEPT_RELATIONS = (
 # The memories to edit: their numbers, or `all` that match; and the part of the form to begin with.
 CHOICE = ("memory", "take", "do")
 # Submitted values that are not fields.
-_NOT_FIELDS = {"csrfmiddlewaretoken", "query", "token", *CHOICE}
+_NOT_FIELDS = {"csrfmiddlewaretoken", "query", "token", "next", *CHOICE}
 
 
 def _lines_field(label: str, help_text: str = "One per line.") -> Lines:
@@ -96,6 +96,26 @@ class MergeForm(OperationForm):
         return {"kind": self.kind, "source": self.term, **self.cleaned_data}
 
 
+class MergeSeveralForm(OperationForm):
+    """A merge of several terms. Each is named as operations name it; the one that stays may be among them."""
+
+    operation_class, legend = Merge, "Merge"
+    sources = Lines(required=False)
+    target = _term_field("Keep")
+
+    def __init__(self, kind: str, terms: Sequence[str], target: str) -> None:
+        ending = [term for term in terms if term != target]
+        super().__init__({"sources": "\n".join(ending), "target": target}, kind, "")
+
+    def clean(self) -> dict[str, Any]:
+        if not self.errors and not self.cleaned_data["sources"]:
+            self.add_error(None, "Choose two or more, of which one is kept.")
+        return super().clean()
+
+    def arguments(self) -> dict[str, Any]:
+        return {"kind": self.kind, **self.cleaned_data}
+
+
 class MoveForm(OperationForm):
     operation_class, legend = Move, "Move"
     parent = _term_field("New parent", required=False, help_text="Leave empty for the top level.")
@@ -110,7 +130,16 @@ class AliasForm(OperationForm):
     remove = _lines_field("Remove", "One per line; for a category also an earlier path.")
 
 
+class _Repeated(forms.Textarea):
+    """A text of lines, or several fields of the same name."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
+        return "\n".join(data.getlist(name)) if hasattr(data, "getlist") else data.get(name)
+
+
 class SplitForm(OperationForm):
+    """A split. Memories are ticked on the page or in Explore; a query or numbers may be typed too."""
+
     operation_class, legend = Split, "Split"
     name = forms.CharField(max_length=600, label="New name")
     query = forms.CharField(
@@ -119,14 +148,31 @@ class SplitForm(OperationForm):
         label="Take the memories matching",
         help_text="A query, such as tag=db&since=30d.",
     )
-    memories = forms.CharField(required=False, label="or these memories", help_text="Their numbers, such as 12 15 #19.")
+    memories = forms.CharField(
+        required=False,
+        label="or these memories",
+        help_text="Their numbers, such as 12 15 #19.",
+        widget=_Repeated(attrs={"rows": 1}),
+    )
+
+    def ticked(self) -> frozenset[str]:
+        """The numbers of the memories that were given, as written."""
+        return frozenset(_words(self["memories"].value() or ""))
+
+    def clean(self) -> dict[str, Any]:
+        if not self.errors and not (self.cleaned_data["query"] or self.cleaned_data["memories"]):
+            self.add_error(None, "Tick the memories that get the new name, or choose them in Explore.")
+        return super().clean()
 
     def clean_memories(self) -> list[int]:
-        words = self.cleaned_data["memories"].replace(",", " ").split()
-        numbers = [word.removeprefix("#") for word in words]
+        numbers = _words(self.cleaned_data["memories"])
         if wrong := next((n for n in numbers if not (n.isascii() and n.isdecimal() and len(n) < 19)), None):
             raise forms.ValidationError(f"“{wrong}” is not the number of a memory.")
         return [int(number) for number in numbers]
+
+
+def _words(numbers: str) -> list[str]:
+    return [word.removeprefix("#") for word in numbers.replace(",", " ").split()]
 
 
 class RelateForm(OperationForm):
@@ -144,13 +190,6 @@ class RelateForm(OperationForm):
             self.fields["how"] = forms.ChoiceField(choices=CONCEPT_RELATIONS, label="The other is")
         elif kind == "category":
             self.fields["how"] = forms.CharField(initial="related", widget=forms.HiddenInput())
-
-
-class _Repeated(forms.Textarea):
-    """A text of lines, or several fields of the same name."""
-
-    def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
-        return "\n".join(data.getlist(name)) if hasattr(data, "getlist") else data.get(name)
 
 
 def _names_field(kind: str, label: str) -> Lines:
@@ -202,7 +241,7 @@ class RetagForm(OperationForm):
 _NOT_EMPTY = {"set_state", "merge_into"}
 
 FORMS: dict[str, type[OperationForm]] = {
-    form.operation_class.verb: form for form in (RenameForm, MergeForm, MoveForm, AliasForm, SplitForm, RelateForm)
+    form.operation_class.verb: form for form in (RenameForm, MergeForm, MoveForm, AliasForm, RelateForm, SplitForm)
 }
 
 

@@ -1,6 +1,6 @@
 """Undo of an import: what its batch created is removed, what it changed is restored."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,11 +15,12 @@ from access.viewer import Viewer
 from categories.kinds import VOCABULARIES, VocabularyKind
 from categories.models import Category, Entity, EntityLink, Relationship
 from categories.searched_terms import terms_refresh_all
-from categories.services import VOCABULARY_LOCK, tags_written
+from categories.services import tags_written, vocabulary_lock
 from curation.queries import merged_ids
 from curation.suggestions.generate import withdraw_obsolete
 from curation.tables import fetch_column
 from memories.changes import Kind, changes_record_many
+from memories.exporters.tables import AFTER_MEMORIES
 from memories.importers.write import IMPORT_LOCK
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
 from memories.storage import (
@@ -40,6 +41,10 @@ class BatchUndoRefusedError(Exception):
     """The batch cannot be undone. The message gives the reason and a remedy."""
 
 
+class ChangedSinceError(BatchUndoRefusedError):
+    """Memories of the batch were changed since. They are named; an undo that is forced loses the changes."""
+
+
 @dataclass(slots=True)
 class Undone:
     """The numbers of rows that an undo removed, restored and left because others use them."""
@@ -56,14 +61,17 @@ def batch_undo(*, batch_id: int, viewer: Viewer, force: bool = False) -> Undone:
     """Remove what a batch created and restore what it changed. With `force`, later edits are lost."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
-        # No curation may change the vocabulary while rows are removed.
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
+    # No curation may change the vocabulary while rows are removed.
+    vocabulary_lock()
     batch = _undoable(batch_id)
-    events = AuditEvent.objects.filter(batch=batch, before__isnull=False)
+    copied: dict[str, int] = batch.report.get("copied", {})
+    # Events up to this one are those of the instance that was copied.
+    history_until = copied.get(AuditEvent._meta.label, 0)
+    events = AuditEvent.objects.filter(batch=batch, before__isnull=False, pk__gt=history_until)
     made = list(Memory.objects.filter(batch=batch).order_by("id").values_list("id", flat=True))
     changed = set(events.filter(subject_type="memory").values_list("subject_id", flat=True)) - set(made)
     if not force:
-        _refuse_edited(batch, [*made, *changed])
+        _refuse_edited(batch, [*made, *changed], history_until)
     undone = Undone(batch_id, memories=len(made))
     event = audit(viewer, "undo", batch)
     # While they exist, and their projects are known.
@@ -72,6 +80,7 @@ def batch_undo(*, batch_id: int, viewer: Viewer, force: bool = False) -> Undone:
     for start in range(0, len(made), _BLOCK):
         _memories_remove(made[start : start + _BLOCK])
     _vocabulary_restore(events)
+    _copied_remove(copied)
     _vocabulary_remove(batch, undone)
     withdraw_obsolete()
     terms_refresh_all()
@@ -96,26 +105,26 @@ def _undoable(batch_id: int) -> ImportBatch:
     return batch
 
 
-def _refuse_edited(batch: ImportBatch, memory_ids: Sequence[int]) -> None:
+def _refuse_edited(batch: ImportBatch, memory_ids: Sequence[int], history_until: int) -> None:
     """Refuse if others changed memories of the batch since, and name them."""
     # Through auditevent_subject_idx. A memory that the batch created has no event of the batch, so every event counts,
     # except those of undone batches.
     edited = fetch_column(
         "SELECT DISTINCT subject_id FROM access_auditevent edit"
         " WHERE subject_type = 'memory' AND subject_id = ANY(%s) AND batch_id IS DISTINCT FROM %s"
-        " AND id > coalesce((SELECT min(id) FROM access_auditevent own WHERE own.subject_type = 'memory'"
-        " AND own.subject_id = edit.subject_id AND own.batch_id = %s), 0)"
+        " AND id > greatest(%s, coalesce((SELECT min(id) FROM access_auditevent own WHERE own.subject_type = 'memory'"
+        " AND own.subject_id = edit.subject_id AND own.batch_id = %s), 0))"
         " AND NOT EXISTS (SELECT 1 FROM memories_importbatch b WHERE b.id = edit.batch_id AND b.state = 'undone')"
         " ORDER BY 1",
-        [list(memory_ids), batch.pk, batch.pk],
+        [list(memory_ids), batch.pk, history_until, batch.pk],
     )
     if edited:
         named = ", ".join(f"#{memory_id}" for memory_id in edited[:_NAMED])
         more = f" and {len(edited) - _NAMED:,} more" if len(edited) > _NAMED else ""
-        raise BatchUndoRefusedError(
+        raise ChangedSinceError(
             f"{memories(len(edited))} {'was' if len(edited) == 1 else 'were'} changed since batch {batch.pk} imported "
             f"{'it' if len(edited) == 1 else 'them'}: {named}{more}. "
-            "Nothing was undone. --force undoes the batch and loses those changes."
+            "Nothing was undone."
         )
 
 
@@ -209,6 +218,13 @@ def _unchanged_since(event: AuditEvent, row: models.Model) -> Iterator[tuple[str
             yield name, [item for item in now if item not in added]
         elif (now.isoformat() if isinstance(now, datetime) else now) == after:
             yield name, before
+
+
+def _copied_remove(copied: Mapping[str, int]) -> None:
+    """Remove the rows that made this instance a copy of another. What happened stays in the audit trail."""
+    for table in reversed(AFTER_MEMORIES):
+        if table.label in copied and not table.label.startswith("access."):
+            table.model._default_manager.filter(pk__lte=copied[table.label]).delete()
 
 
 def _vocabulary_remove(batch: ImportBatch, undone: Undone) -> None:

@@ -34,7 +34,7 @@ BLOCK = 20_000
 _RANKS = "array_position(ARRAY['human', 'import', 'model'], {0}.made_by::text)"
 # Columns that refer to a row of a vocabulary.
 _REFERENCES = {"source_id": "entity", "target_id": "entity", "parent_id": "category"}
-_LINK_VALUES = "jsonb_build_array(memory_id, {column}, made_by, weight, created_at)"
+_LINK_VALUES = "memory_id, {column}, made_by, weight, created_at"
 
 
 @dataclass
@@ -169,12 +169,12 @@ class Journal:
 
     def _remove(self, kind: str, sources: list[int], ids: list[int] | None) -> None:
         table, column = VOCABULARIES[kind].link_table, VOCABULARIES[kind].link_column
-        rows = fetch_column(
+        rows = fetch(
             f"DELETE FROM {table} source WHERE {_where('source', column, ids)}"
             f" RETURNING {_LINK_VALUES.format(column=column)}",
             {"sources": sources, "ids": ids},
         )
-        removed = sorted(map(load_json, rows), key=lambda row: (row[0], row[1]))
+        removed = sorted(map(_recorded, rows), key=lambda row: (row[0], row[1]))
         for start in range(0, len(removed), BLOCK):
             block = removed[start : start + BLOCK]
             self._record(kind, Action.UNLINK, memory_ids=sorted({row[0] for row in block}), before=block)
@@ -182,13 +182,13 @@ class Journal:
 
     def _add(self, kind: str, target: int, ids: list[int]) -> None:
         table, column = VOCABULARIES[kind].link_table, VOCABULARIES[kind].link_column
-        rows = fetch_column(
+        rows = fetch(
             f"INSERT INTO {table} (memory_id, {column}, made_by, weight, created_at)"
             " SELECT id, %s, %s, 1, now() FROM unnest(%s::bigint[]) AS chosen (id) ON CONFLICT DO NOTHING"
             f" RETURNING {_LINK_VALUES.format(column=column)}",
             [target, self.made_by, ids],
         )
-        created = sorted(map(load_json, rows), key=lambda row: row[0])
+        created = sorted(map(_recorded, rows), key=lambda row: row[0])
         if created:
             # New links differ only in their memories.
             memory_ids = [row[0] for row in created]
@@ -211,8 +211,10 @@ class Journal:
 
     def record_tags(self, before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]]) -> None:
         """Record the old and the new tags of memories."""
-        ids = [memory_id for memory_id, _ in before]
-        self._record("memory", Action.TAG, memory_ids=ids, before=list(before), after=list(after))
+        for start in range(0, len(before), BLOCK):
+            some = list(before[start : start + BLOCK])
+            ids = [memory_id for memory_id, _ in some]
+            self._record("memory", Action.TAG, memory_ids=ids, before=some, after=list(after[start : start + BLOCK]))
 
     def set_state(self, change: StateChange) -> None:
         """Set the state of memories, a block in one statement. Without a successor they keep the one they have."""
@@ -224,11 +226,16 @@ class Journal:
             self._record("memory", Action.STATE, memory_ids=ids, before=before, after=after)
 
 
+def _recorded(link: Sequence[Any]) -> list[Any]:
+    """The values of a link as the journal has them: a moment as text."""
+    *values, moment = link
+    return [*values, moment.isoformat()]
+
+
 def read_states(memory_ids: Sequence[int]) -> list[list[Any]]:
-    """Ids, states, reasons and successors of memories, which are locked until the transaction ends."""
+    """Ids, states, reasons and successors of memories. The caller holds `VOCABULARY_LOCK` alone; see `read_tags`."""
     rows = fetch(
-        "SELECT id, state, state_reason, superseded_by_id FROM memories_memory WHERE id = ANY(%s) ORDER BY id"
-        " FOR UPDATE",
+        "SELECT id, state, state_reason, superseded_by_id FROM memories_memory WHERE id = ANY(%s) ORDER BY id",
         [list(memory_ids)],
     )
     return [list(row) for row in rows]

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
-from categories.local_texts import known_terms
+from categories.local_texts import as_array, known_terms
 from categories.paths import PathError, parse_path
 from categories.queries import tags_now
 from curation import category_edits, memory_edits, term_edits, text_edits
@@ -33,20 +33,26 @@ from curation.queries import (
 from curation.schemas import Alias, Create, Edit, Forget, Merge, Move, Operation, Relate, Rename, Retag, Split
 from curation.tables import fetch
 from curation.term_edits import clean_tag
+from curation.text_projects import text_projects_record
 from curation.working_copy import CurationRefusedError, Relink, StateChange, TableRow, TermRef, WorkingCopy
 from memories.models import Memory
 from memories.queries import visible_to
 from memories.records import DEFAULT_ENTITY_TYPE, slug_name
 from search.query import SearchQuery
+from text.formatting import listed
 from text.formatting import memories as memories_label
 
 # Memories that one operation may change: some ten seconds, in which nobody else can write.
 MOST_MEMORIES = 20_000
+# Terms that the title of a merge of several names.
+_NAMED = 5
 
 
 def apply_operation(operation: Operation, viewer: Viewer) -> tuple[str, WorkingCopy]:
     """The kind of an operation, and the changed copy. Raises CurationRefusedError and TermNotFoundError."""
-    return _OPERATIONS[type(operation)](operation, viewer)
+    kind, copy = _OPERATIONS[type(operation)](operation, viewer)
+    text_projects_record(copy, projects_of(operation.memories) if isinstance(operation, Create) else ())
+    return kind, copy
 
 
 def _own_term(kind: str, name: str, viewer: Viewer, field: str = "term") -> TermRef:
@@ -64,6 +70,7 @@ def _copy_of(kind: str, refs: Iterable[TermRef], viewer: Viewer, subject: TermRe
     """A working copy for a viewer, whose texts hold in those of their projects that use the subject."""
     copy = working_copy_of(kind, refs)
     copy.visible = viewer.project_ids
+    copy.hide_texts(viewer.project_ids)
     copy.scope = None if subject is None else _scope(kind, subject, viewer)
     return copy
 
@@ -212,19 +219,43 @@ def _refuse_taken_aliases(
 
 
 def _merge(operation: Merge, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    source = _own_term(operation.kind, operation.source, viewer, "source")
-    target = _own_term(operation.kind, operation.target, viewer, "target")
-    copy = _copy_of(operation.kind, [source, target], viewer, source)
-    match operation.kind:
-        case "category":
-            category_edits.category_merge(copy, int(source), int(target))
-        case "concept":
-            term_edits.concept_merge(copy, *_pair(source, target), broader_concepts())
-        case "entity":
-            term_edits.entity_merge(copy, *_pair(source, target))
-        case "tag":
-            term_edits.tag_merge(copy, str(source), str(target), _own_memories(str(source), viewer))
-    return operation.kind, copy
+    kind, field = operation.kind, "sources" if operation.sources else "source"
+    names = operation.sources or [operation.source]
+    sources = list(dict.fromkeys(_own_term(kind, name, viewer, field) for name in names))
+    target = _own_term(kind, operation.target, viewer, "target")
+    if len(sources) > 1 and target in sources:
+        raise CurationRefusedError(f"“{operation.target}” is also among those that end: take it out of them.", "target")
+    copy = _copy_of(kind, [*sources, target], viewer, sources[0])
+    known = ""
+    if kind == "category":
+        known = ", ".join(copy.names_shown(kind, int(target)))
+        # The deeper ones first: a category takes along those below it.
+        sources.sort(key=lambda ref: -copy.table("category")[int(ref)]["depth"])
+    ending = [*map(str, sources)] if kind == "tag" else _labels_in(copy, kind, sources)
+    broader = broader_concepts() if kind == "concept" else {}
+    for source in sources:
+        copy.scope = _scope(kind, source, viewer)
+        match kind:
+            case "category":
+                category_edits.category_merge(copy, int(source), int(target))
+            case "concept":
+                broader = term_edits.concept_merge(copy, *_pair(source, target), broader)
+            case "entity":
+                term_edits.entity_merge(copy, *_pair(source, target))
+            case "tag":
+                term_edits.tag_merge(copy, str(source), str(target), _own_memories(str(source), viewer))
+    if kind == "category":
+        category_edits.add_merge_lines(copy, int(target), known)
+    if len(sources) > 1:
+        ends = listed([*ending[:_NAMED], *([f"{len(sources) - _NAMED} others"] if len(sources) > _NAMED else [])])
+        (stays,) = [str(target)] if kind == "tag" else _labels_in(copy, kind, [target])
+        copy.title = f"Merged the {VOCABULARIES[kind].plural if kind in VOCABULARIES else 'tags'} {ends} into {stays}"
+    return kind, copy
+
+
+def _labels_in(copy: WorkingCopy, kind: str, refs: Iterable[TermRef]) -> list[str]:
+    """The names of terms of a copy; of categories their paths."""
+    return [str(copy.table(kind)[int(ref)][VOCABULARIES[kind].label_column]) for ref in refs]
 
 
 def _pair(source: TermRef, target: TermRef) -> tuple[int, int]:
@@ -309,7 +340,8 @@ def _remaining_aliases(operation: Alias, copy: WorkingCopy, term_id: int, viewer
 
 def _split(operation: Split, viewer: Viewer) -> tuple[str, WorkingCopy]:
     term = _own_term(operation.kind, operation.term, viewer)
-    chosen = sorted(set(operation.memories)) or matching_ids(parse_query(operation.query), viewer)
+    query = parse_query(operation.query)
+    chosen = sorted(set(operation.memories)) or matching_ids(query, viewer, having=(operation.kind, term))
     memory_ids = tuple(linked_ids(operation.kind, [term], chosen))
     if not memory_ids:
         raise CurationRefusedError("None of these memories has it directly: choose others.", "query")
@@ -490,11 +522,12 @@ def _refuse_name_taken(
     """Refuse a name that is the name of another row, or the alias of one that the viewer sees."""
     cleaned = term_edits.clean_term_name(kind, name)
     others = _namesakes(kind, copy.table(kind)[term_id])
-    statement, parameters = others.values("id", "name", "aliases").query.sql_with_params()
+    statement, parameters = others.values("id", "name", "aliases", "alias_projects").query.sql_with_params()
     rows = fetch(
-        f"SELECT id, lower(name) = lower(%s) FROM ({statement}) other (id, name, aliases) WHERE lower(name) = lower(%s)"
-        " OR EXISTS (SELECT 1 FROM unnest(aliases) alias WHERE lower(alias) = lower(%s))",
-        [cleaned, *parameters, cleaned, cleaned],
+        f"SELECT id, lower(name) = lower(%s) FROM ({statement}) other (id, name, aliases, alias_projects)"
+        " WHERE lower(name) = lower(%s) OR aliases <> '{}' AND EXISTS (SELECT 1 FROM"
+        " unnest(categories_readable(aliases, alias_projects, %s::bigint[])) alias WHERE lower(alias) = lower(%s))",
+        [cleaned, *parameters, cleaned, as_array(viewer.project_ids), cleaned],
     )
     visible = visible_terms(kind, [pk for pk, _ in rows], viewer)
     if any(is_name or pk in visible for pk, is_name in rows):

@@ -1,10 +1,11 @@
 """The contexts of the pages of curation: a term with its forms, a preview, the log."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from django.http import QueryDict
 from django.urls import reverse
@@ -12,9 +13,10 @@ from django.urls import reverse
 from access.viewer import Viewer
 from categories.kinds import TERM_KINDS, VOCABULARIES
 from categories.local_texts import TermTexts, texts_of
-from categories.models import Category, Entity
+from categories.models import Category, Concept, Entity
 from categories.queries import aliases_of_tags, category_nodes
-from curation.forms import OperationForm, RetagForm, forms_of, term_name
+from categories.text_projects import AliasProjects, readable_aliases, readable_description, row_holds
+from curation.forms import OperationForm, RetagForm, SplitForm, forms_of, term_name
 from curation.memory_edits import MOST_MERGED
 from curation.models import Curation
 from curation.plan import Plan
@@ -29,13 +31,13 @@ from curation.working_copy import PlanLine, TermRef
 from explorer.links import Link, explore_url, filter_url, memory_url
 from explorer.page import Notice, problem_notices
 from explorer.sidebar import HiddenField, form_fields
-from memories.models import Memory
+from memories.models import Memory, Project
 from memories.queries import visible_to
 from search.facets import Facet
-from search.query import SearchQuery
+from search.query import FacetScope, SearchQuery
 from search.result import HitDetail
 from search.run import run
-from text.formatting import day_label, number, plural
+from text.formatting import day_label, listed, number, plural
 from text.formatting import memories as memories_label
 from text.titles import plain_title
 from web.validation import Problem
@@ -46,6 +48,17 @@ SHOWN_RELATIONS = 30
 
 
 @dataclass(frozen=True, slots=True)
+class TickedMemory:
+    """A memory that may be ticked for a split."""
+
+    id: int
+    label: str
+    note: str
+    url: str
+    is_ticked: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TermPage:
     """A term, its properties, and the forms of its operations."""
 
@@ -53,11 +66,15 @@ class TermPage:
     ref: str
     label: str
     count: str
-    samples: tuple[Link, ...]
+    samples: tuple[TickedMemory, ...]
     """The newest of its memories."""
     explore_url: str
     facts: tuple[tuple[str, str], ...]
     forms: tuple[OperationForm, ...]
+    next_url: str
+    """Where a change returns to; empty for the log."""
+    other_numbers: str
+    """The numbers of chosen memories that are not among the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +143,25 @@ class KeptMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitTerm:
+    """A term that the chosen memories may be split off from. `value` is its kind and its name."""
+
+    label: str
+    value: str
+    count: str
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPart:
+    """The form that leads to a split: the terms to choose from, by their kinds."""
+
+    terms: tuple[tuple[str, tuple[SplitTerm, ...]], ...]
+    is_open: bool
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class RetagPage:
     """Chosen memories, and the form that edits them. Without a form the choice could not be read."""
 
@@ -140,6 +176,8 @@ class RetagPage:
     kept: tuple[KeptMemory, ...]
     """The memories to choose from, if few enough are chosen to be merged."""
     merge_is_open: bool
+    split: SplitPart | None
+    """None for viewers who may not curate, and without terms to split."""
     samples: tuple[Link, ...]
     pairs: tuple[HiddenField, ...]
     url: str
@@ -160,6 +198,8 @@ class LogRow:
 class LogPage:
     rows: tuple[LogRow, ...]
     more_url: str
+    newest_url: str
+    """The first page; empty on it."""
     kinds: tuple[str, ...]
     name: str
     kind: str
@@ -171,22 +211,39 @@ def find_ref(kind: str, value: str, viewer: Viewer) -> TermRef:
     return find_term(kind, term_name(kind, value), viewer)
 
 
-def term_url(kind: str, ref: TermRef) -> str:
-    return reverse("curation:term", args=[kind, str(ref)])
+def term_url(kind: str, ref: TermRef, next_url: str = "") -> str:
+    """The page of a term. `next_url` is where a change made there returns to."""
+    page = reverse("curation:term", args=[kind, str(ref)])
+    return f"{page}?{urlencode({'next': next_url})}" if next_url else page
 
 
-def term_page(kind: str, ref: TermRef, viewer: Viewer, forms: list[OperationForm] | None = None) -> TermPage:
+def term_page(
+    kind: str, ref: TermRef, viewer: Viewer, forms: list[OperationForm] | None = None, next_url: str = ""
+) -> TermPage:
+    forms = forms or forms_of(kind, ref)
+    ticked = next((form.ticked() for form in forms if isinstance(form, SplitForm)), frozenset[str]())
     value = str(ref) if kind == "tag" else labels(kind, [int(ref)])[int(ref)]
-    found = run(SearchQuery().only(kind, value).with_(page_size=_SAMPLES), viewer, detail=HitDetail.INDEX)
+    found = run(SearchQuery().only(kind, value).with_(page_size=_TICKED), viewer, detail=HitDetail.INDEX)
     return TermPage(
         kind=kind,
         ref=str(ref),
         label=" / ".join(category_nodes([int(ref)])[int(ref)].names) if kind == "category" else value,
         count=memories_label(found.total),
-        samples=tuple(Link(plain_title(hit.title_text) or f"#{hit.id}", memory_url(hit.id)) for hit in found.hits),
+        samples=tuple(
+            TickedMemory(
+                hit.id,
+                plain_title(hit.title_text) or f"#{hit.id}",
+                day_label(hit.created_at, viewer.timezone),
+                memory_url(hit.id),
+                is_ticked=str(hit.id) in ticked,
+            )
+            for hit in found.hits
+        ),
         explore_url=filter_url(kind, value),
         facts=tuple((name, text) for name, text in _facts(kind, ref, viewer) if text),
-        forms=tuple(forms or forms_of(kind, ref)),
+        forms=tuple(forms),
+        next_url=next_url,
+        other_numbers=" ".join(sorted(ticked - {str(hit.id) for hit in found.hits})),
     )
 
 
@@ -198,11 +255,13 @@ def _facts(kind: str, ref: TermRef, viewer: Viewer) -> list[tuple[str, str]]:
     projects = viewer.project_ids
     local = texts_of(kind, [int(ref)], projects).get(int(ref), TermTexts())
     facts = [
-        ("Description", local.described(row.description, projects)),
-        ("Other names", ", ".join(local.named(row.name, row.aliases))),
+        ("Description", local.described(readable_description(row, projects), projects)),
+        ("Other names", ", ".join(local.named(row.name, readable_aliases(row, projects)))),
     ]
+    if projects is None:
+        facts.append(("Not for everybody", "; ".join(_projects_of_texts(row)[:SHOWN_RELATIONS])))
     if isinstance(row, Category):
-        paths = sorted({*row.former_paths.values_list("path", flat=True), *local.paths})
+        paths = sorted({*row.former_paths.filter(row_holds(projects)).values_list("path", flat=True), *local.paths})
         facts.append(("Earlier paths", ", ".join(paths[:SHOWN_RELATIONS])))
     if isinstance(row, Entity):
         facts.append(("Relationships", "; ".join(_relationship_labels(row, viewer))))
@@ -210,6 +269,19 @@ def _facts(kind: str, ref: TermRef, viewer: Viewer) -> list[tuple[str, str]]:
         label = column.removesuffix("_ids").capitalize()
         facts.append((label, _visible_labels(kind, getattr(row, column), viewer)))
     return facts
+
+
+def _projects_of_texts(row: Category | Concept | Entity) -> list[str]:
+    """The texts of a term that are not public, each with the projects in which it holds."""
+    held: AliasProjects = row.alias_projects or {}
+    texts = {f"“{alias}”": {*map(int, held[alias])} for alias in row.aliases if alias in held}
+    if row.description_projects is not None:
+        texts = {"the description": {*row.description_projects}, **texts}
+    slugs = dict(Project.objects.filter(pk__in=set().union(*texts.values())).order_by("slug").values_list("pk", "slug"))
+    return [
+        f"{text} holds in {listed([slug for pk, slug in slugs.items() if pk in ids]) or 'no project any more'}"
+        for text, ids in texts.items()
+    ]
 
 
 def _visible_labels(kind: str, ids: list[int], viewer: Viewer) -> str:
@@ -272,6 +344,7 @@ def _plan_heading(plan: Plan) -> str:
 _PARTS = {"tag": "Tags", "category": "Category", "concept": "Concepts", "entity": "Entities"}
 _HELD_SHOWN = 12
 _SAMPLES = 5
+_TICKED = 10
 
 
 def retag_page(
@@ -288,10 +361,12 @@ def retag_page(
         notices = (*notices, Notice("No memory is chosen: tick some, or take all that match.", is_error=True))
     if notices:
         return RetagPage(
-            "Edit memories", "", "", notices, None, (), False, (), False, (), (), "", back_url=explore_url(query)
+            "Edit memories", "", "", notices, None, (), False, (), False, None, (), (), "", back_url=explore_url(query)
         )
     if memories is None:
-        found = run(query.with_(page_size=_SAMPLES), viewer, include_facets=True, facet_limit=_HELD_SHOWN)
+        # The terms of these memories, not those that other filters would find.
+        counted = query.with_(page_size=_SAMPLES, facet_scope=FacetScope.RESULTS)
+        found = run(counted, viewer, include_facets=True, facet_limit=_HELD_SHOWN)
         total, held = found.total, {facet.key: _held_by_match(facet) for facet in found.facets or ()}
         titles = [(hit.id, hit.title_text) for hit in found.hits]
         rows: list[Memory] = []
@@ -310,6 +385,7 @@ def retag_page(
         state_is_open=begin == "state",
         kept=_kept(rows, viewer) if 1 < len(rows) <= MOST_MERGED else (),
         merge_is_open=begin == "merge",
+        split=_split_part(query, held, is_open=begin == "split") if "curate" in viewer.scopes else None,
         samples=tuple(Link(plain_title(title) or f"#{pk}", memory_url(pk)) for pk, title in titles),
         pairs=(*form_fields(query), *_choice_fields(memories)),
         url=reverse("curation:retag"),
@@ -328,15 +404,16 @@ def _first_part(form: RetagForm) -> str:
     names = " ".join(form.errors) if form.is_bound else ""
     if "merge_into" in names:
         return "merge"
-    return next((kind for kind in (*_PARTS, "state") if _plural_of(kind) in names), "tag")
+    return next((kind for kind in (*_PARTS, "state") if plural_of(kind) in names), "tag")
 
 
-def _plural_of(kind: str) -> str:
+def plural_of(kind: str) -> str:
+    """The plural of a kind of term, as in the names of fields."""
     return VOCABULARIES[kind].plural if kind in VOCABULARIES else f"{kind}s"
 
 
 def _edit_part(kind: str, form: RetagForm, held: Iterable[tuple[str, str, int]], begin: str) -> EditPart:
-    name = _plural_of(kind)
+    name = plural_of(kind)
     removed = set(form.data.getlist(f"remove_{name}")) if isinstance(form.data, QueryDict) else set()
     return EditPart(
         kind=kind,
@@ -347,6 +424,33 @@ def _edit_part(kind: str, form: RetagForm, held: Iterable[tuple[str, str, int]],
         add=form[f"add_{name}"],
         set=form["set_category"] if kind == "category" else None,
     )
+
+
+def _split_part(
+    query: SearchQuery, held: Mapping[str, Iterable[tuple[str, str, int]]], *, is_open: bool
+) -> SplitPart | None:
+    """The terms that chosen memories have. Those that the query filters by come first, and the first is chosen."""
+    kinds = []
+    for kind, label in _PARTS.items():
+        filtered = query.selection(kind).include
+        counted = {value: (name, count) for name, value, count in held.get(kind, ())}
+        # A filter by a name that the facet does not list, such as an alias, is offered as it was written.
+        values = dict.fromkeys([*filtered, *counted])
+        kinds.append((bool(filtered), label, [(kind, value, *counted.get(value, (value, 0))) for value in values]))
+    # Sorting is stable: only kinds with a filter come before the others.
+    ordered = [(label, terms) for _, label, terms in sorted(kinds, key=lambda part: not part[0]) if terms]
+    first = ordered[0][1][0][:2] if any(has_filter for has_filter, _, _ in kinds) else None
+    parts = tuple(
+        (
+            label,
+            tuple(
+                SplitTerm(name, f"{kind}:{value}", number(count) if count else "", (kind, value) == first)
+                for kind, value, name, count in terms
+            ),
+        )
+        for label, terms in ordered
+    )
+    return SplitPart(parts, is_open, reverse("curation:split")) if parts else None
 
 
 def _held_by_match(facet: Facet) -> tuple[tuple[str, str, int], ...]:
@@ -423,6 +527,7 @@ def log_page(viewer: Viewer, *, before: int | None, kind: str = "", name: str = 
     return LogPage(
         rows=tuple(_row(curation) for curation in curations),
         more_url=f"{reverse('curation:log')}?before={curations[-1].pk}" if has_more else "",
+        newest_url=reverse("curation:log") if before is not None else "",
         kinds=TERM_KINDS,
         name=name,
         kind=kind or TERM_KINDS[0],

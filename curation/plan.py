@@ -5,8 +5,9 @@ Applying an operation computes the plan again under the lock, and then executes 
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from access.viewer import Viewer
@@ -18,15 +19,17 @@ from curation.queries import (
     labels,
     linked_ids,
     memories_with,
+    newest_of,
     visible_relationships,
     visible_terms,
 )
 from curation.schemas import Operation
 from curation.working_copy import PlanLine, Relink, RowChange, TermRef, WorkingCopy, tags_after
 from memories.models import Memory
-from memories.queries import visible_to
 
 EXAMPLES = 5
+# The memories linked to terms of a kind, among given ones.
+LinkedIds = Callable[[str, tuple[TermRef, ...], tuple[int, ...] | None], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,16 @@ def prepare(operation: Operation, viewer: Viewer) -> PreparedOperation:
     kind, copy = apply_operation(operation, viewer)
     relinks = tuple(copy.relinks)
     changes = tuple(copy.changes())
-    memory_ids = tuple(_changed_memory_ids(kind, copy, relinks))
+    # The same links are both listed and counted.
+    linked: LinkedIds = cache(linked_ids)
+    memory_ids = tuple(_changed_memory_ids(copy, relinks, linked))
     figures = (
         *(Figure("state", "", change.state, len(change.memory_ids), 0) for change in copy.state_changes),
-        *(figure for relink in relinks for figure in _figures(relink, copy)),
+        *(
+            figure
+            for place, relink in enumerate(relinks)
+            for figure in _figures(relink, copy, _moved_before(relinks[:place], relink), linked)
+        ),
     )
     plan = Plan(
         verb=operation.verb,
@@ -122,16 +131,15 @@ def _plain(item: Any) -> Any:
     return item if isinstance(item, int | str) else asdict(item)
 
 
-def _changed_memory_ids(kind: str, copy: WorkingCopy, relinks: tuple[Relink, ...]) -> list[int]:
+def _changed_memory_ids(copy: WorkingCopy, relinks: tuple[Relink, ...], linked: LinkedIds) -> list[int]:
     """Ids of the memories whose links, tags or facet columns would change."""
     ids = {memory_id for change in copy.state_changes for memory_id in change.memory_ids}
     for relink in relinks:
-        if relink.memory_ids is None:
-            ids.update(linked_ids(relink.kind, relink.sources))
-        elif relink.sources:
-            ids.update(linked_ids(relink.kind, relink.sources, relink.memory_ids))
+        if relink.sources:
+            ids.update(linked(relink.kind, relink.sources, relink.memory_ids))
         else:
-            ids.update(set(relink.memory_ids) - set(linked_ids(relink.kind, [relink.target or ""], relink.memory_ids)))
+            chosen = relink.memory_ids or ()
+            ids.update(set(chosen) - set(linked_ids(relink.kind, [relink.target or ""], chosen)))
     before = copy.originals("category")
     moved = [
         row["id"]
@@ -143,7 +151,13 @@ def _changed_memory_ids(kind: str, copy: WorkingCopy, relinks: tuple[Relink, ...
     return sorted(ids)
 
 
-def _figures(relink: Relink, copy: WorkingCopy) -> Iterable[Figure]:
+def _moved_before(earlier: Iterable[Relink], relink: Relink) -> list[TermRef]:
+    """The terms whose links move to the target of a step in the steps before it: their memories have it by then."""
+    same = (one for one in earlier if (one.kind, one.target) == (relink.kind, relink.target))
+    return [source for one in same for source in one.sources]
+
+
+def _figures(relink: Relink, copy: WorkingCopy, earlier: Sequence[TermRef], linked: LinkedIds) -> Iterable[Figure]:
     named = _names(relink.kind, [*relink.sources, *([relink.target] if relink.target is not None else [])], copy)
     target = "" if relink.target is None else named.get(relink.target, "")
     if relink.target is None:
@@ -155,8 +169,8 @@ def _figures(relink: Relink, copy: WorkingCopy) -> Iterable[Figure]:
             has = len(linked_ids(relink.kind, [relink.target], relink.memory_ids))
             yield Figure(relink.kind, "", target, len(relink.memory_ids or ()) - has, 0)
             continue
-        ids = linked_ids(relink.kind, [source], relink.memory_ids)
-        both = 0 if _is_new(relink.target) else len(linked_ids(relink.kind, [relink.target], ids))
+        ids = linked(relink.kind, (source,), relink.memory_ids)
+        both = 0 if _is_new(relink.target) else len(linked_ids(relink.kind, [relink.target, *earlier], ids))
         yield Figure(relink.kind, named.get(source, str(source)), target, len(ids) - both, both)
 
 
@@ -193,8 +207,10 @@ def _is_new(ref: TermRef) -> bool:
 
 def _examples(memory_ids: tuple[int, ...], viewer: Viewer, copy: WorkingCopy) -> Iterable[Example]:
     """The newest visible memories, with what changes in them."""
-    newest = visible_to(viewer).filter(pk__in=memory_ids[-10_000:]).order_by("-created_at", "-pk")
-    shown = list(newest.defer("content", "terms", "raw")[:EXAMPLES])
+    ids = newest_of(memory_ids[-10_000:], viewer, EXAMPLES)
+    shown = sorted(
+        Memory.objects.filter(pk__in=ids).defer("content", "terms", "raw"), key=lambda one: ids.index(one.pk)
+    )
     names = _names_of_links(shown, copy) if copy.chosen else {}
     for memory in shown:
         yield Example(memory.pk, memory.title, tuple(_lines_of(memory, copy, names)) if copy.chosen else ())

@@ -5,6 +5,7 @@ Names that none of a viewer's memories has are never disclosed.
 
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
+from itertools import chain
 from urllib.parse import parse_qsl
 
 from django.db.models import Q, QuerySet
@@ -13,7 +14,7 @@ from django.db.models.expressions import RawSQL
 from access.viewer import Viewer
 from categories.kinds import TERM_KINDS, VOCABULARIES
 from categories.local_texts import known_terms
-from categories.models import LocalText, Relationship
+from categories.models import FormerPath, LocalText, Relationship
 from categories.queries import tags_now
 from curation.models import Curation
 from curation.tables import fetch, fetch_column, read_rows
@@ -22,6 +23,7 @@ from curation.working_copy import CurationRefusedError, TermRef, WorkingCopy
 from memories.models import Memory
 from memories.queries import visible_to
 from memories.records import unstorable
+from search.engines.base import Filter
 from search.engines.postgres import PostgresEngine
 from search.facets import DEFAULT_STATES
 from search.plan import resolve_query
@@ -149,7 +151,7 @@ def used_by_others(kind: str, refs: Collection[TermRef], viewer: Viewer) -> bool
         return True
     # A local name or description of others depends on the term.
     local = LocalText.objects.filter(kind=kind, **{"tag__in" if kind == "tag" else "term_id__in": list(refs)})
-    if local.exclude(project_ids__contained_by=list(curated)).exists():
+    if local.exclude(project_ids__contained_by=list(curated)).exists() or _texts_of_others(kind, refs, curated):
         return True
     if kind != "entity":
         return False
@@ -161,6 +163,22 @@ def used_by_others(kind: str, refs: Collection[TermRef], viewer: Viewer) -> bool
         {"ids": list(refs), "curated": list(curated)},
     )
     return bool(used)
+
+
+def _texts_of_others(kind: str, refs: Collection[TermRef], curated: Collection[int]) -> bool:
+    """Whether a term has a public text that holds in other projects than the curated ones."""
+    if kind == "tag":
+        return False
+    if kind == "category":
+        paths = FormerPath.objects.filter(category_id__in=[int(ref) for ref in refs], project_ids__isnull=False)
+        if paths.exclude(project_ids__contained_by=list(curated)).exists():
+            return True
+    rows = VOCABULARIES[kind].model._default_manager.filter(pk__in=list(refs))
+    texts = rows.exclude(alias_projects=None, description_projects=None)
+    return any(
+        not {*(term.description_projects or ()), *map(int, chain(*(term.alias_projects or {}).values()))} <= {*curated}
+        for term in texts.only("alias_projects", "description_projects")
+    )
 
 
 def projects_with(kind: str, ref: TermRef, among: Collection[int]) -> list[int]:
@@ -195,10 +213,37 @@ def counts_among(kind: str, refs: Collection[TermRef], among: Collection[int]) -
     )
 
 
+def counts_of(kind: str, refs: Collection[TermRef], viewer: Viewer) -> dict[TermRef, int]:
+    """The number of visible memories with each term, in any state; of a category also those of its descendants."""
+    column, cast = _own_column(kind)
+    if kind == "category":
+        column = VOCABULARIES[kind].memory_path_column
+    visible = "" if viewer.project_ids is None else " AND project_id = ANY(%(projects)s::bigint[])"
+    counted = fetch(
+        f"SELECT term, count(*) FROM memories_memory, unnest({column}) AS term"
+        f" WHERE {column} && %(refs)s::{cast} AND term = ANY(%(refs)s::{cast}){visible} GROUP BY 1",
+        {"refs": list(refs), "projects": list(viewer.project_ids or ())},
+    )
+    return dict.fromkeys(refs, 0) | dict(counted)
+
+
 def hidden_among(memory_ids: Collection[int]) -> int:
     """The number of given memories whose state keeps them out of a search that selects no state."""
     statement = "SELECT count(*) FROM memories_memory WHERE id = ANY(%s::bigint[]) AND state <> ALL(%s)"
     return int(fetch_column(statement, [list(memory_ids), list(DEFAULT_STATES)])[0])
+
+
+def newest_of(memory_ids: Collection[int], viewer: Viewer, limit: int) -> list[int]:
+    """Ids of the newest of given memories that the viewer may see.
+
+    One parameter for all of them: Django would write one for each, which takes longer than the query.
+    """
+    visible = "" if viewer.project_ids is None else " AND project_id = ANY(%(projects)s::bigint[])"
+    return fetch_column(
+        f"SELECT id FROM memories_memory WHERE id = ANY(%(ids)s::bigint[]){visible}"
+        " ORDER BY created_at DESC, id DESC LIMIT %(limit)s",
+        {"ids": list(memory_ids), "projects": list(viewer.project_ids or ()), "limit": limit},
+    )
 
 
 def _own_column(kind: str) -> tuple[str, str]:
@@ -272,13 +317,18 @@ def parse_query(text: str) -> SearchQuery:
         raise CurationRefusedError("That is no query string.", "query") from error
 
 
-def matching_ids(query: SearchQuery, viewer: Viewer, most: int | None = None) -> list[int]:
+def matching_ids(
+    query: SearchQuery, viewer: Viewer, most: int | None = None, having: tuple[str, TermRef] | None = None
+) -> list[int]:
     """Ids of all memories that match a query, from Postgres itself: a derived index may lag behind it.
 
-    Refuses more than `most`.
+    Refuses more than `most`. Of those that do not have the term `having`, given with its kind, some may be left out.
     """
     engine = PostgresEngine()
     resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
+    plan = resolved.plan
+    if having is not None and plan.filter(having[0]) is None:
+        plan = plan.with_filter(Filter(having[0], include=((having[1],),)))
     if resolved.unknown:
         key, name = resolved.unknown[0]
         raise CurationRefusedError(f"{key}: nothing is named “{name}”. Correct the query first.", "query")
@@ -286,7 +336,7 @@ def matching_ids(query: SearchQuery, viewer: Viewer, most: int | None = None) ->
         raise CurationRefusedError(
             f"The query looks by meaning, and {resolved.without_meaning}. Add mode=keyword to it.", "query"
         )
-    summary = engine.match([resolved.plan])[0]
+    summary = engine.match([plan])[0]
     if summary.truncated:
         raise CurationRefusedError(
             "More may match than are looked at by meaning: add a filter, or mode=keyword, so that it is clear which.",
@@ -300,7 +350,7 @@ def matching_ids(query: SearchQuery, viewer: Viewer, most: int | None = None) ->
         )
     if not summary.total:
         return []
-    return sorted(pk for pk, _ in engine.hits(resolved.plan, Sort.NEWEST, limit=summary.total, offset=0))
+    return sorted(pk for pk, _ in engine.hits(plan, Sort.NEWEST, limit=summary.total, offset=0))
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------

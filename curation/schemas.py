@@ -15,6 +15,8 @@ Kind = Literal["category", "concept", "entity", "tag"]
 Linked = Literal["category", "concept", "entity"]
 
 MAX_NAMES = 1_000
+# Terms that one merge ends.
+MOST_TERMS = 100
 
 
 def _storable(text: str) -> str:
@@ -127,12 +129,21 @@ def _refuse_fields(operation: Operation, kind: str, kinds: Mapping[str, Collecti
 
 
 class Merge(Operation):
-    """Merge one term into another of its kind."""
+    """Merge one term, or several, into another of their kind."""
 
     verb = "merge"
     kind: Kind
-    source: TermName
-    target: TermName
+    source: TermName = Field("", description="The term that ends.")
+    sources: Annotated[list[TermName], Field(max_length=MOST_TERMS)] = Field(
+        [], description="Several terms that end, instead of one: one change, with one undo."
+    )
+    target: TermName = Field(description="The term that stays.")
+
+    @model_validator(mode="after")
+    def _names_what_ends(self) -> "Merge":
+        if bool(self.source) == bool(self.sources):
+            raise refuse("source, sources: name the term that ends as source, or several as sources")
+        return self
 
 
 class Rename(Operation):

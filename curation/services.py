@@ -17,7 +17,7 @@ from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.models import MadeBy, Relationship
 from categories.searched_terms import SEARCHED_KINDS, terms_refresh
-from categories.services import VOCABULARY_LOCK
+from categories.services import VocabularyBusyError, vocabulary_lock
 from curation.checks import structure_problems
 from curation.facet_columns import read_tags, refresh_columns, write_tags
 from curation.journal import Journal
@@ -44,7 +44,7 @@ from web.errors import Refusal
 _NAMES_AN_HOUR = 240
 _names_tried = Buckets(seconds=3600)
 # The longest wait for other writers; an import may take minutes.
-_LOCK_TIMEOUT = "5s"
+_LOCK_SECONDS = 5
 
 
 class PlanChangedError(Refusal):
@@ -179,13 +179,15 @@ def _exclusive() -> Iterator[None]:
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:
-                cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
+                cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'")
+                vocabulary_lock(seconds=_LOCK_SECONDS)
                 # Terms are deleted before the rows that refer to them are updated.
                 cursor.execute("SET CONSTRAINTS ALL DEFERRED")
                 # For sorting the pending lists of GIN indexes.
                 cursor.execute("SET LOCAL work_mem = '64MB'")
             yield
+    except VocabularyBusyError as error:
+        raise CurationBusyError from error
     except OperationalError as error:
         if isinstance(error.__cause__, LockNotAvailable):
             raise CurationBusyError from error

@@ -134,8 +134,12 @@ def _merge_terms(copy: WorkingCopy, kind: str, source_id: int, target_id: int) -
     return source, target
 
 
-def concept_merge(copy: WorkingCopy, source_id: int, target_id: int, broader: Mapping[int, Iterable[int]]) -> None:
-    """Merge a concept into another concept. `broader` has the ids of the directly broader concepts of every concept."""
+def concept_merge(
+    copy: WorkingCopy, source_id: int, target_id: int, broader: Mapping[int, Iterable[int]]
+) -> dict[int, set[int]]:
+    """Merge a concept into another concept. `broader` has the ids of the directly broader concepts of every concept;
+    returns those after the merge.
+    """
     source, target = _merge_terms(copy, "concept", source_id, target_id)
     target["concept_type"] = target["concept_type"] or source["concept_type"]
     target["weight"] = source["weight"] if target["weight"] is None else target["weight"]
@@ -149,6 +153,7 @@ def concept_merge(copy: WorkingCopy, source_id: int, target_id: int, broader: Ma
             "other: merged, it would be broader than itself. Remove one of the two relations first.",
             "target",
         )
+    return contracted
 
 
 def entity_merge(copy: WorkingCopy, source_id: int, target_id: int) -> None:

@@ -16,6 +16,7 @@ from categories.models import Category, Concept, Entity, LocalText, Relationship
 from categories.paths import clean_name
 from categories.searched_terms import RELATIONSHIPS, SEARCHED_KINDS, terms_refresh
 from categories.services import vocabulary_lock_shared
+from categories.text_projects import projects_using, stored_alias_projects, stored_description_projects
 from curation.queries import OTHERS_USE_IT, projects_with, used_by_others, visible_terms
 from memories.records import unstorable
 from memories.storage import corpus_bump
@@ -46,23 +47,44 @@ def term_describe(
 
     refuse_taken_names(names, namesakes(kind, term.pk, getattr(term, "entity_type", "")), is_visible)
     text = _text(description, "description")
-    values: dict[str, Any] = {"description": text, "aliases": names}
+    stored = type(term)._default_manager.get(pk=term.pk)
     if viewer.curated_project_ids is not None:
-        values = _write_local(term, kind, text, names, viewer)
+        values = _write_local(stored, kind, text, names, viewer)
+    else:
+        values = _public_values(stored, kind, text, names)
     _edit(term, values, viewer)
     terms_refresh(SEARCHED_KINDS[kind], [term.pk])
+
+
+def _public_values(term: Category | Concept | Entity, kind: str, description: str, names: list[str]) -> dict[str, Any]:
+    """The texts, with the projects in which the new ones hold: those that use the term now."""
+    columns = ("aliases", "description", "alias_projects", "description_projects")
+    before = {name: getattr(term, name) for name in columns}
+    used: list[int] | None = projects_using(kind, [term.pk]).get(term.pk)
+
+    def origin(_: str) -> list[int] | None:
+        return used
+
+    held = {
+        "alias_projects": stored_alias_projects(before, names, origin),
+        "description_projects": stored_description_projects(before, description, origin),
+    }
+    changed = {name: projects for name, projects in held.items() if projects != before[name]}
+    return {"description": description, "aliases": names, **changed}
 
 
 def _write_local(
     term: Category | Concept | Entity, kind: str, description: str, aliases: Sequence[str], viewer: Viewer
 ) -> dict[str, Any]:
-    """Store the texts that differ from the public ones as local ones. Returns the public ones that remain."""
-    stored = type(term)._default_manager.get(pk=term.pk)
+    """Store the texts that differ from the public ones as local ones. Returns the public ones that remain.
+
+    The viewer may read all of the latter: `_require_curator` has checked it.
+    """
     scope = projects_with(kind, term.pk, viewer.curated_project_ids or frozenset())
     shown = {alias.lower() for alias in aliases}
-    public = [alias for alias in stored.aliases if alias.lower() in shown]
+    public = [alias for alias in term.aliases if alias.lower() in shown]
     new = [(LocalText.Role.ALIAS, alias) for alias in aliases if alias.lower() not in {one.lower() for one in public}]
-    if description and description != stored.description:
+    if description and description != term.description:
         new.append((LocalText.Role.DESCRIPTION, description))
     # Others have no local text on this term: `_require_curator` has checked it.
     own = LocalText.objects.filter(kind=kind, term_id=term.pk).exclude(role=LocalText.Role.PATH)
@@ -75,7 +97,7 @@ def _write_local(
         texts = [[str(role), text] for role, text in new]
         audit(viewer, f"{kind}_describe", term, before={"local": [*map(list, before)]}, after={"local": texts})
         corpus_bump()
-    return {"description": stored.description, "aliases": public}
+    return {"description": term.description, "aliases": public}
 
 
 @transaction.atomic

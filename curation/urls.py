@@ -6,11 +6,14 @@ from categories.kinds import TERM_KINDS
 from curation import views
 
 app_name = "curation"
-_TERM = rf"(?P<kind>{'|'.join(TERM_KINDS)})/(?P<ref>.+)/$"
+_KIND = rf"(?P<kind>{'|'.join(TERM_KINDS)})"
+_TERM = rf"{_KIND}/(?P<ref>.+)/$"
 urlpatterns = [
     path("curate/", views.log, name="log"),
     path("curate/retag/", views.retag, name="retag"),
+    path("curate/split/", views.split, name="split"),
     path("curate/undo/<int:curation_id>/", views.undo, name="undo"),
+    re_path(rf"^curate/merge/{_KIND}/$", views.merge, name="merge"),
     re_path(rf"^curate/{_TERM}", views.term, name="term"),
     re_path(rf"^curate/(?P<verb>[a-z]+)/{_TERM}", views.verb, name="verb"),
 ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -13,7 +14,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from access.viewer import Viewer
 from categories.kinds import TERM_KINDS
-from curation.forms import CHOICE, OperationForm, RetagForm, fits, forms_of, submit_form
+from curation.forms import CHOICE, MergeSeveralForm, OperationForm, RetagForm, fits, forms_of, submit_form
+from curation.merge_page import found_terms, merge_page, merge_url
 from curation.pages import find_ref, log_page, plan_page, retag_page, term_page, term_url
 from curation.queries import TermNotFoundError, find_term, not_found_message
 from curation.services import Applied, CurationBusyError, curation_undo
@@ -21,6 +23,7 @@ from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
 from explorer.http import page_viewer, private, read_query, return_url
 from explorer.links import explore_url
+from explorer.page import Notice, problem_notices
 from web.params import pairs_of
 
 View = Callable[..., HttpResponse]
@@ -61,7 +64,7 @@ def log(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     error = ""
     if kind in TERM_KINDS and name:
         try:
-            return HttpResponseRedirect(term_url(kind, find_term(kind, name, viewer)))
+            return HttpResponseRedirect(term_url(kind, find_term(kind, name, viewer), return_url(request)))
         except TermNotFoundError as missing:
             error = not_found_message(missing, viewer)
         except CurationRefusedError as refused:
@@ -74,7 +77,7 @@ def log(request: HttpRequest, viewer: Viewer) -> HttpResponse:
 @require_safe
 @curators_only
 def term(request: HttpRequest, viewer: Viewer, kind: str, ref: str) -> HttpResponse:
-    page = term_page(kind, find_ref(kind, ref, viewer), viewer)
+    page = term_page(kind, find_ref(kind, ref, viewer), viewer, next_url=return_url(request))
     return render(request, "curation/term.html", {"term": page})
 
 
@@ -87,11 +90,71 @@ def verb(request: HttpRequest, viewer: Viewer, verb: str, kind: str, ref: str) -
     forms = forms_of(kind, ref, data, verb)
     form = next(form for form in forms if form.verb == verb)
     here = reverse("curation:verb", args=[verb, kind, ref])
+    next_url = return_url(request)
 
     def render_form() -> HttpResponse:
-        return render(request, "curation/term.html", {"term": term_page(kind, found, viewer, forms)}, status=422)
+        page = term_page(kind, found, viewer, forms, next_url)
+        return render(request, "curation/term.html", {"term": page}, status=422)
 
-    return _respond(request, viewer, form, here, (term_url(kind, found), "Back"), render_form)
+    return _respond(request, viewer, form, here, (term_url(kind, found, next_url), "Back"), render_form)
+
+
+@curators_only
+def merge(request: HttpRequest, viewer: Viewer, kind: str) -> HttpResponse:
+    """Merge several terms: those of the parameter `term`, or those that a query of the facet selects."""
+    data, next_url = _data(request), return_url(request)
+    if not data.keys() & _MERGING:
+        query, problems = read_query([(key, value) for key, value in pairs_of(data) if key != "next"])
+        ticked, notices = found_terms(kind, query.selection(kind).include, viewer)
+        notices += problem_notices(problems)
+        if ticked and not notices:
+            return HttpResponseRedirect(merge_url(kind, ticked.values(), next_url))
+    else:
+        typed = "\n".join(data.getlist("more")).splitlines()
+        ticked, notices = found_terms(kind, [*data.getlist("term"), *typed], viewer)
+    other = data.get("other", "").strip()
+    instead, not_there = found_terms(kind, [other], viewer)
+    notices += not_there
+    kept = next(iter(instead.values()), data.get("target", ""))
+    form = MergeSeveralForm(kind, list(ticked.values()), kept)
+
+    def render_form() -> HttpResponse:
+        asked = bool(form.errors) and kept and data.get("do") != "add"
+        refused = (
+            [Notice(str(error), is_error=True) for errors in form.errors.values() for error in errors] if asked else []
+        )
+        page = merge_page(kind, ticked, viewer, kept=kept, other=other, notices=[*notices, *refused], next_url=next_url)
+        status = 422 if refused or notices else 200
+        return render(request, "curation/merge.html", {"merge": page}, status=status)
+
+    if notices or not kept or data.get("do") == "add":
+        return render_form()
+    back = (merge_url(kind, ticked.values(), next_url), "Back")
+    return _respond(request, viewer, form, merge_url(kind), back, render_form)
+
+
+# The parameters that the page that merges terms sends.
+_MERGING = {"term", "more", "target", "other", "do"}
+
+
+@require_safe
+@curators_only
+def split(request: HttpRequest, viewer: Viewer) -> HttpResponse:
+    """Lead from memories chosen in Explore to the split of a term that they have."""
+    pairs = pairs_of(request.GET)
+    query, problems = read_query([(key, value) for key, value in pairs if key not in {"of", "name", *CHOICE}])
+    memories = _chosen(request.GET)
+    kind, _, name = request.GET.get("of", "").partition(":")
+    if problems or memories == [] or kind not in TERM_KINDS:
+        # That page names what is wrong, or lists the terms to choose from.
+        asked = [("do", "split"), *((key, value) for key, value in pairs if key not in {"of", "name", "do"})]
+        return HttpResponseRedirect(f"{reverse('curation:retag')}?{urlencode(asked)}")
+    here = reverse("curation:verb", args=["split", kind, str(find_term(kind, name, viewer))])
+    # All results without a filter are those of the states that a search finds by default.
+    all_of_them = query.querystring() or query.with_(state=query.default_states).querystring()
+    chosen = {"query": all_of_them} if memories is None else {"memories": " ".join(map(str, memories))}
+    asked = [("name", request.GET.get("name", "")), *chosen.items(), ("next", explore_url(query))]
+    return HttpResponseRedirect(f"{here}?{urlencode(asked)}")
 
 
 @writers_only
@@ -140,7 +203,8 @@ def _respond(
     if isinstance(outcome, Applied):
         undo_url = reverse("curation:undo", args=[outcome.curation.pk])
         messages.success(request, f"{outcome.curation.title}.", extra_tags=undo_url)
-        return HttpResponseRedirect(back[0] if outcome.curation.kind == "memory" else reverse("curation:log"))
+        after = back[0] if outcome.curation.kind == "memory" else return_url(request) or reverse("curation:log")
+        return HttpResponseRedirect(after)
     pairs = [(key, value) for key, values in _data(request).lists() for value in values if key != "csrfmiddlewaretoken"]
     page = plan_page(outcome.plan, pairs, url=here, back_url=back[0], back_label=back[1], changed=outcome.changed)
     return render(request, "curation/preview.html", {"plan": page})

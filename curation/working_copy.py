@@ -11,11 +11,13 @@ from typing import Any
 
 from categories.details import joined_aliases
 from categories.local_texts import Projects
+from categories.text_projects import holds, readable
 from web.errors import Refusal
 
 TableRow = dict[str, Any]
 TermRef = int | str
 """The id of a category, concept or entity, or the name of a tag."""
+TERM_TABLES = ("category", "concept", "entity")
 
 
 class CurationRefusedError(Refusal):
@@ -99,10 +101,29 @@ class WorkingCopy:
     scope: tuple[int, ...] | None = None
     """The projects in which texts hold that the operation writes: they are local texts. None makes them public."""
     visible: Projects = None
-    """The projects of the viewer, whose local texts the plan may show."""
+    """The projects of the viewer, whose texts the plan may show."""
 
     def __post_init__(self) -> None:
         self._before = deepcopy(self.rows)
+        self._hidden_aliases: dict[tuple[str, int], list[str]] = {}
+
+    def hide_texts(self, projects: Projects) -> None:
+        """Leave out the public texts that do not hold in any of these projects. They stay stored as they are."""
+        if projects is None:
+            return
+        for rows in (self.rows, self._before):
+            for table in ("former_path", "tag_alias"):
+                if table in rows:
+                    held = {pk: row for pk, row in rows[table].items() if holds(row["project_ids"], projects)}
+                    rows[table] = held
+            for kind in TERM_TABLES:
+                for row in rows.get(kind, {}).values():
+                    shown = readable(row["aliases"], row["alias_projects"], projects)
+                    if len(shown) < len(row["aliases"]):
+                        self._hidden_aliases[kind, row["id"]] = [one for one in row["aliases"] if one not in shown]
+                        row["aliases"] = shown
+                    if not holds(row["description_projects"], projects):
+                        row["description"] = ""
 
     def table(self, name: str) -> dict[int, TableRow]:
         return self.rows.setdefault(name, {})
@@ -199,8 +220,16 @@ class WorkingCopy:
                 if old is None:
                     new.append(RowChange(table, row_id, {k: v for k, v in row.items() if k != "id"}))
                 elif values := {name: value for name, value in row.items() if old.get(name) != value}:
+                    if "aliases" in values and (hidden := self._hidden_aliases.get((table, row_id))):
+                        values["aliases"] = [*values["aliases"], *hidden]
                     changed.append(RowChange(table, row_id, values))
         return [*deleted, *changed, *new]
+
+    def kept(self, term_id: int) -> int:
+        """The id of the term that a term was merged into, or its own."""
+        while term_id in self.merged:
+            term_id = self.merged[term_id]
+        return term_id
 
     def replace_merged(self, table: str, columns: Iterable[str]) -> None:
         """Replace references to merged rows by references to their targets, without repeats or self-references.

@@ -7,11 +7,13 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 from ninja import Router
+from ninja.responses import Status
 from pydantic import BaseModel, ConfigDict, Field
 
 from access.keys import ApiRequest, allowed
+from curation.suggestions.background import is_searching, search_check, search_fault, search_start
 from curation.suggestions.models import Suggestion
-from curation.suggestions.params import KindName, StateName, SuggestionsRequest, SwapRequest
+from curation.suggestions.params import AcceptRequest, KindName, StateName, SuggestionsRequest
 from curation.suggestions.queries import (
     ShownSuggestion,
     counts_by_kind,
@@ -27,7 +29,7 @@ from web.params import Params, pairs_of
 router = Router()
 
 
-class NamedReply(BaseModel):
+class SubjectReply(BaseModel):
     """A memory or a term. `id` is null for a tag, and for a concept that accepting would create."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -45,8 +47,12 @@ class SuggestionReply(BaseModel):
     kind: KindName
     state: StateName
     project: str | None = Field(description="For suggestions about memories; names belong to no project.")
-    subject: NamedReply = Field(description="The subject: the memory; for duplicates the one to remove.")
-    target: NamedReply = Field(description="The proposal for it; for duplicates the one to keep.")
+    subject: SubjectReply = Field(description="The subject: the memory; for duplicates the one to remove.")
+    target: SubjectReply = Field(description="The proposal for it; for duplicates the one to keep.")
+    is_turned: bool = Field(
+        description="Of two names, whether they were exchanged since they were found, because more memories have the"
+        " other one. Accepting takes it as `turned`."
+    )
     confidence: float
     reason: str
     evidence: dict[str, Any] = Field(description="The evidence, by kind of suggestion.")
@@ -68,6 +74,13 @@ class SuggestionsReply(BaseModel):
     has_more: bool
 
 
+class LookingReply(BaseModel):
+    """Whether this machine looks for suggestions now, and why the last search did not come to its end."""
+
+    is_searching: bool
+    fault: str = Field(description="Empty if the last search came to its end, and while one is under way.")
+
+
 _DECISION = {200: SuggestionReply, **errors(*GUARDED, 404, 409, 411, 422)}
 
 
@@ -86,7 +99,7 @@ def suggestions(request: ApiRequest) -> SuggestionsReply:
     start = (query.page - 1) * query.page_size
     rows = suggestions_matching(viewer, query)[start : start + query.page_size]
     return SuggestionsReply(
-        suggestions=[_reply(shown, request) for shown in with_names(rows)],
+        suggestions=[_reply(shown, request) for shown in with_names(rows, viewer)],
         counts=counts,
         total=total,
         page=query.page,
@@ -95,15 +108,39 @@ def suggestions(request: ApiRequest) -> SuggestionsReply:
     )
 
 
+@router.get(
+    "/suggestions/search", response={200: LookingReply, **errors(*GUARDED, 422)}, operation_id="suggestion_search"
+)
+def search_state(request: ApiRequest) -> LookingReply:
+    """Whether a search for suggestions is under way, for keys that may change every project."""
+    viewer = allowed(request, "read")
+    Params.from_pairs(pairs_of(request.GET))
+    search_check(viewer)
+    return LookingReply(is_searching=is_searching(), fault=search_fault())
+
+
+@router.post(
+    "/suggestions/search",
+    response={202: LookingReply, **errors(*GUARDED, 411, 422)},
+    operation_id="suggestion_search_start",
+)
+def start_search(request: ApiRequest) -> Status[LookingReply]:
+    """Look for suggestions of every kind in all projects, in the background, unless that is done already."""
+    viewer = allowed(request, "curate")
+    Params.from_pairs(pairs_of(request.GET))
+    search_start(viewer=viewer)
+    return Status(202, LookingReply(is_searching=is_searching(), fault=search_fault()))
+
+
 @router.post(
     "/suggestions/{int:suggestion_id}/accept",
     response=_DECISION,
     operation_id="suggestion_accept",
-    openapi_extra={"parameters": SwapRequest.openapi_parameters()},
+    openapi_extra={"parameters": AcceptRequest.openapi_parameters()},
 )
 def accept(request: ApiRequest, suggestion_id: int) -> SuggestionReply:
     """Do what is proposed. It takes the scopes curate and write in the projects concerned."""
-    return _decide(request, suggestion_accept, suggestion_id, SwapRequest)
+    return _decide(request, suggestion_accept, suggestion_id, AcceptRequest)
 
 
 @router.post(
@@ -145,8 +182,9 @@ def _reply(shown: ShownSuggestion, request: HttpRequest) -> SuggestionReply:
         kind=row.kind,
         state=row.state,
         project=row.project.slug if row.project else None,
-        subject=NamedReply.model_validate(shown.subject),
-        target=NamedReply.model_validate(shown.target),
+        subject=SubjectReply.model_validate(shown.subject),
+        target=SubjectReply.model_validate(shown.target),
+        is_turned=shown.is_turned,
         confidence=row.confidence,
         reason=row.reason,
         evidence=row.evidence,

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -35,17 +35,18 @@ _CODE = re.compile(r"[A-Za-z]+(?:[A-Z][a-z]+|_\w+)\w*")
 _LONG_WORDS = re.compile(r"\w[\w./-]{3,}\w")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
-_PAIRS = """
-SELECT own.memory_id, near.memory_id, near.similarity
-FROM memories_chunk own CROSS JOIN LATERAL (
-    SELECT other.memory_id, 1 - (other.embedding <=> own.embedding) AS similarity
-    FROM memories_chunk other WHERE other.model_id = %(model)s ORDER BY {distance} LIMIT %(limit)s
-) near
-WHERE own.memory_id = ANY(%(ids)s) AND own.model_id = %(model)s AND own.ordinal = 0"""
-# chunk_embedding_hnsw, once for each memory.
-_BY_INDEX = _PAIRS.format(distance="other.embedding <=> own.embedding")
-# Every vector, once for each memory: an index cannot serve an expression. NaN sorts last.
-_BY_ALL = _PAIRS.format(distance="(other.embedding <=> own.embedding) + 0")
+# By the primary key.
+_VECTORS = """
+SELECT memory_id, embedding::text FROM memories_chunk
+WHERE memory_id = ANY(%(ids)s) AND model_id = %(model)s AND ordinal = 0"""
+# A statement for each vector: shards do not join chunks with those of other shards.
+_NEAREST_CHUNKS = """
+SELECT memory_id, 1 - (embedding <=> %(vector)s::halfvec) AS similarity
+FROM memories_chunk WHERE model_id = %(model)s ORDER BY {distance} LIMIT %(limit)s"""
+# chunk_embedding_hnsw
+_BY_INDEX = _NEAREST_CHUNKS.format(distance="embedding <=> %(vector)s::halfvec")
+# Every vector: an index cannot serve an expression. NaN sorts last.
+_BY_ALL = _NEAREST_CHUNKS.format(distance="(embedding <=> %(vector)s::halfvec) + 0")
 # By the primary key.
 _TEXTS = """
 SELECT id, project_id, title, content, content_hash, created_at, importance, pinned, cardinality(category_ids)
@@ -130,12 +131,13 @@ def memory_pair_proposals(memory_ids: Sequence[int], model_id: int, kinds: Colle
 
 
 def _near_pairs(memory_ids: Sequence[int], model_id: int) -> dict[tuple[int, int], float]:
+    vectors = dict(fetch(_VECTORS, {"ids": list(memory_ids), "model": model_id}))
     # With few memories, the planner may prefer to read all chunks.
     with hnsw_scan(_EF_SEARCH):
-        rows = _nearest(_BY_INDEX, memory_ids, model_id)
+        rows = _nearest(_BY_INDEX, vectors, model_id)
     # The index may miss neighbours behind many deleted rows that are not vacuumed yet.
     given = Counter(one for one, _, _ in rows)
-    if few := [pk for pk in memory_ids if given[pk] < _NEAREST]:
+    if few := {pk: vector for pk, vector in vectors.items() if given[pk] < _NEAREST}:
         rows += _nearest(_BY_ALL, few, model_id)
     found: dict[tuple[int, int], float] = {}
     for one, other, similarity in rows:
@@ -145,9 +147,13 @@ def _near_pairs(memory_ids: Sequence[int], model_id: int) -> dict[tuple[int, int
     return found
 
 
-def _nearest(statement: str, memory_ids: Sequence[int], model_id: int) -> list[tuple[int, int, float]]:
+def _nearest(statement: str, vectors: Mapping[int, str], model_id: int) -> list[tuple[int, int, float]]:
     """Rows of a memory, the memory of a chunk near its first chunk, and their similarity."""
-    return fetch(statement, {"model": model_id, "ids": list(memory_ids), "limit": _NEAREST})
+    return [
+        (memory_id, other, similarity)
+        for memory_id, vector in vectors.items()
+        for other, similarity in fetch(statement, {"model": model_id, "vector": vector, "limit": _NEAREST})
+    ]
 
 
 def _read(ids: Collection[int]) -> dict[int, _Text]:

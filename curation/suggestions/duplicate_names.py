@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import combinations
 from typing import Any
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from django.db import transaction
 
 from categories.models import Concept, Entity, EntityVector
-from curation.suggestions.proposals import Kind, Proposal
+from curation.suggestions.proposals import HELD_ALIAS, Kind, Proposal
 from curation.tables import fetch, fetch_column
 from memories.embedding.models import Embedder
 from text.analysis import fold
@@ -168,19 +168,24 @@ VectorGroup = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class _VocabularyRow:
-    """An entity or a concept. Aliases are compared like names."""
+    """An entity or a concept. Aliases are compared like names; `held` are those that hold in some projects only."""
 
     id: int
     name: str
     type: str = ""
     aliases: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
 
 
 def _rows(model: type[Concept | Entity], type_column: str) -> dict[int, _VocabularyRow]:
-    columns = ("id", "name", type_column, "aliases")
+    columns = ("id", "name", type_column, "aliases", "alias_projects")
     return {
-        pk: _VocabularyRow(pk, name, kind, tuple(aliases))
-        for pk, name, kind, aliases in model._default_manager.order_by("id").values_list(*columns)
+        pk: _VocabularyRow(
+            *(pk, name, kind),
+            tuple(alias for alias in aliases if alias not in (held or ())),
+            tuple(alias for alias in aliases if alias in (held or ())),
+        )
+        for pk, name, kind, aliases, held in model._default_manager.order_by("id").values_list(*columns)
     }
 
 
@@ -192,6 +197,7 @@ def entity_proposals(model_id: int | None) -> Iterator[Proposal]:
     if model_id is not None:
         found |= _by_meaning(rows, _vectors_by_type(rows, model_id), found)
     found |= _across_types(rows.values(), found)
+    found |= _by_held_alias(rows, found, within_type=True)
     yield from (_pair(Kind.ENTITY_DUPLICATE, rows, pair, similarity) for pair, similarity in sorted(found.items()))
 
 
@@ -204,6 +210,7 @@ def concept_duplicate_proposals(embedder: Embedder | None) -> Iterator[Proposal]
         ids = np.array(list(rows), np.int64)
         vectors = embedder.encode([row.name for row in rows.values()])
         found |= _by_meaning(rows, [(ids, vectors)], found)
+    found |= _by_held_alias(rows, found, within_type=False)
     related = {
         (min(pk, other), max(pk, other))
         for pk, *groups in Concept.objects.values_list("id", "broader_ids", "narrower_ids")
@@ -259,8 +266,8 @@ def _pair(kind: Kind, rows: dict[int, _VocabularyRow], pair: IdPair, similarity:
 
 
 def _plainness(name: str) -> tuple[int, int, str]:
-    """The order of retention: longer names, then names with fewer capitals."""
-    return (-len(name), sum(map(str.isupper, name)), name)
+    """The order of retention among names of as many memories: shorter names, then names with fewer capitals."""
+    return (len(name), sum(map(str.isupper, name)), name)
 
 
 def _by_form(rows: Sequence[_VocabularyRow], *, within_type: bool) -> Found:
@@ -277,6 +284,15 @@ def _by_form(rows: Sequence[_VocabularyRow], *, within_type: bool) -> Found:
                 by_name = compare_names(named[pair[0]].name, named[pair[1]].name, 0.0)
                 found[pair] = by_name or NameSimilarity(0.9, "A name of one is an alias of the other.", "exact")
     return found
+
+
+def _by_held_alias(rows: dict[int, _VocabularyRow], known: Found, *, within_type: bool) -> Found:
+    """Further pairs because of an alias that holds in some projects only."""
+    if not any(row.held for row in rows.values()):
+        return {}
+    whole = [replace(row, aliases=(*row.aliases, *row.held)) for row in rows.values()]
+    found = _by_form(whole, within_type=within_type)
+    return {pair: replace(one, rule=HELD_ALIAS) for pair, one in found.items() if pair not in known}
 
 
 def _by_spelling(statement: str, rows: dict[int, _VocabularyRow], known: Found) -> Found:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from yake_rust import Yake
 
 from categories.models import Concept, Entity
+from categories.text_projects import readable_aliases
 from curation.suggestions.proposals import STATES, Kind, Proposal
 from memories.models import Memory, Project
 from text.analysis import STOPWORDS, TOKEN, analyse_token, fold
@@ -241,10 +242,11 @@ def _known(project: Project) -> _Known:
     ids = Memory.objects.filter(project=project).exclude(concept_ids=[]).values_list("concept_ids", flat=True)
     own = {pk for found in ids.iterator(_BLOCK) for pk in found}
     known = _Known()
-    for pk, name, aliases in Concept.objects.filter(pk__in=own).order_by("id").values_list("id", "name", "aliases"):
+    for concept in Concept.objects.filter(pk__in=own).order_by("id").only("name", "aliases", "alias_projects"):
+        pk, name = concept.pk, concept.name
         known.names[pk] = name
         # A name takes precedence over an alias.
-        for spelling in (name, *aliases):
+        for spelling in (name, *readable_aliases(concept, frozenset({project.pk}))):
             if key := phrase_key(spelling, project.language):
                 known.words = max(known.words, len(spelling.split()))
                 if spelling == name or key not in known.ids:

@@ -180,6 +180,8 @@ class SuggestionDetail:
     decided: str
     accept_label: str
     swap_label: str
+    turned: str
+    """The direction in which it is shown, for the button that accepts it: "1" if subject and target are exchanged."""
     texts: tuple[ShownText, ...]
     sides: tuple[ShownSide, ...]
     shared: tuple[str, ...]
@@ -200,6 +202,15 @@ class LastDecision:
 
     message: str
     undo_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchState:
+    """The search for more suggestions: whether the viewer may start one, one is under way, and why the last failed."""
+
+    may_start: bool = False
+    is_running: bool = False
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +239,8 @@ class ReviewContext:
     notices: tuple[str, ...]
     done: LastDecision | None
     empty: str
+    search: SearchState
+    here: str
 
 
 def review_url(query: ReviewQuery, item: int | None = None, done: int | None = None) -> str:
@@ -315,6 +328,7 @@ def build_review(
     zone: tzinfo,
     notices: Sequence[str] = (),
     done: ShownSuggestion | None = None,
+    search: SearchState = SearchState(),
 ) -> ReviewContext:
     query, shown, counts, current = queue.query, queue.rows, queue.counts, queue.current
     current_id = current.row.pk if current else None
@@ -347,7 +361,9 @@ def build_review(
         group=proposal_text(shown[0]) if query.proposal and shown else query.proposal,
         notices=tuple(notices),
         done=_done(done) if done else None,
-        empty=_empty(query),
+        empty=_empty(query, search),
+        search=search,
+        here=review_url(query),
     )
 
 
@@ -411,12 +427,15 @@ def _note(one: ShownSuggestion) -> str:
     return " and ".join(types) if one.row.kind == Kind.ENTITY_DUPLICATE else ""
 
 
-def _empty(query: ReviewQuery) -> str:
+def _empty(query: ReviewQuery, search: SearchState) -> str:
     if query.project or query.confidence:
         return "No suggestion of this kind matches the filters."
     if query.state != "open":
         return f"No suggestion of this kind has been {query.state} yet."
-    return f"Nothing to review. The command “{command('suggest')}” finds more suggestions."
+    if search.is_running:
+        return "Nothing to review yet."
+    more = "Look for more above." if search.may_start else f"The command “{command('suggest')}” finds more suggestions."
+    return f"Nothing to review. {more}"
 
 
 def _done(one: ShownSuggestion) -> LastDecision | None:
@@ -449,6 +468,7 @@ def _detail(
         decided=_decided(row, zone),
         accept_label=accept,
         swap_label=swap,
+        turned="1" if one.is_turned else "0",
         texts=texts,
         sides=tuple(
             _side(side, role, zone)

@@ -43,10 +43,15 @@ class SuggestionsRequest(ReviewQuery):
     page_size: int = Field(25, ge=1, le=100)
 
 
-class SwapRequest(Params):
+class AcceptRequest(Params):
     """How a suggestion is accepted."""
 
     swap: bool = Field(False, description="Of two that are the same, keep the other one.")
+    turned: bool | None = Field(
+        None,
+        description="`is_turned` as it was read, so that the subject and the target are those that were shown; without"
+        " it, those of now.",
+    )
 
 
 def kind_labels() -> dict[str, str]:

@@ -17,6 +17,8 @@ MEMORY_KINDS = (Kind.CATEGORY, Kind.CONCEPT, Kind.MEMORY_DUPLICATE, Kind.SUPERSE
 """Kinds of suggestions about memories, which belong to a project."""
 NAME_KINDS = (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE)
 """Kinds of suggestions about names, which belong to no project."""
+HELD_ALIAS = "held_alias"
+"""The rule that found two names by an alias that holds in some projects only: viewers of all projects alone see it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,12 @@ from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.models import Concept, Entity
 from categories.queries import category_nodes, concept_terms, entity_terms
+from categories.text_projects import readable_aliases, readable_description
+from curation.queries import counts_of
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery
-from curation.suggestions.proposals import NAME_KINDS, Kind
+from curation.suggestions.proposals import HELD_ALIAS, NAME_KINDS, Kind
+from curation.working_copy import TermRef
 from memories.models import Memory, Project
 from memories.queries import visible_to
 from search.engines import with_engine
@@ -64,6 +67,8 @@ class ShownSuggestion:
     row: Suggestion
     subject: Named
     target: Named
+    is_turned: bool = False
+    """Whether subject and target are exchanged: of two names, the target is the one that more memories have."""
 
 
 def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet[Suggestion]:
@@ -76,6 +81,7 @@ def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet
         visible[Kind.CONCEPT_DUPLICATE],
         visible[Kind.ENTITY_DUPLICATE],
     )
+    among = among.exclude(kind__in=NAME_KINDS, evidence__rule=HELD_ALIAS)
     return among.alias(from_tag=_FROM, into_tag=_INTO).filter(
         # A target may come from other projects, or have left those of the viewer.
         Q(
@@ -188,7 +194,7 @@ def queue_of(viewer: Viewer, query: ReviewQuery, item: int | None) -> Queue:
             update={"kind": next((kind for kind in Kind if counts.get(kind)), Kind.CATEGORY).value}
         )
     start = (query.page - 1) * PAGE
-    rows = with_names(suggestions_matching(viewer, query)[start : start + PAGE])
+    rows = with_names(suggestions_matching(viewer, query)[start : start + PAGE], viewer)
     current = next((one for one in rows if one.row.pk == item), None)
     if current is None and item is not None:
         # A suggestion that was decided since is still shown.
@@ -206,12 +212,36 @@ def projects_of(viewer: Viewer) -> list[Project]:
 def visible_suggestion(viewer: Viewer, suggestion_id: int) -> ShownSuggestion | None:
     """A visible suggestion with its names, or None."""
     rows = visible_suggestions(viewer, Suggestion.objects.filter(pk=suggestion_id))
-    return next(iter(with_names(rows.select_related("project", "decided_by"))), None)
+    return next(iter(with_names(rows.select_related("project", "decided_by"), viewer)), None)
 
 
-def with_names(rows: Iterable[Suggestion]) -> list[ShownSuggestion]:
+def turned_round(rows: Iterable[Suggestion], viewer: Viewer) -> set[int]:
+    """Ids of the suggestions about names whose subject remains, because more memories have it than the target.
+
+    Only memories that the viewer sees are counted, in any state, as a merge moves them. Of decided suggestions, it is
+    what was decided.
+    """
+    pairs: dict[int, tuple[str, TermRef, TermRef]] = {}
+    turned: set[int] = set()
+    for row in rows:
+        if row.state != Suggestion.State.OPEN:
+            turned.update([row.pk] if (row.applied or {}).get("turned") else ())
+        elif row.kind == Kind.TAG_DUPLICATE:
+            pairs[row.pk] = ("tag", str(row.proposal.get("from", "")), str(row.proposal.get("into", "")))
+        elif row.kind in NAME_KINDS:
+            pairs[row.pk] = (_FACETS[Kind(row.kind)], row.subject_id or 0, row.target_id or 0)
+    refs: dict[str, set[TermRef]] = {}
+    for kind, *both in pairs.values():
+        refs.setdefault(kind, set()).update(both)
+    counts = {kind: counts_of(kind, some, viewer) for kind, some in refs.items()}
+    turned.update(pk for pk, (kind, one, other) in pairs.items() if counts[kind][one] > counts[kind][other])
+    return turned
+
+
+def with_names(rows: Iterable[Suggestion], viewer: Viewer) -> list[ShownSuggestion]:
     """Suggestions with their current names, in a fixed number of statements."""
     suggestions = list(rows)
+    turned = turned_round(suggestions, viewer)
     ids: dict[str, set[int]] = {"memory": set(), "category": set(), "concept": set(), "entity": set()}
     for row in suggestions:
         for kind, pk in zip(_KINDS_NAMED[Kind(row.kind)], (row.subject_id, row.target_id), strict=True):
@@ -240,7 +270,8 @@ def with_names(rows: Iterable[Suggestion]) -> list[ShownSuggestion]:
         subject = named(subject_kind, row.subject_id, str(proposal.get("from", "")))
         target_name = str(proposal.get("concept" if row.kind == Kind.CONCEPT else "into", ""))
         target = named(target_kind, row.target_id, target_name, proposal.get("concept_type", ""))
-        shown.append(ShownSuggestion(row, subject, target))
+        is_turned = row.pk in turned
+        shown.append(ShownSuggestion(row, *((target, subject) if is_turned else (subject, target)), is_turned))
     return shown
 
 
@@ -337,7 +368,7 @@ def _alternatives(viewer: Viewer, row: Suggestion) -> tuple[ShownSuggestion, ...
     """Other open suggestions of the kind for the same memory."""
     others = Suggestion.objects.filter(kind=row.kind, subject_id=row.subject_id, state=Suggestion.State.OPEN)
     visible = visible_suggestions(viewer, others.exclude(pk=row.pk))
-    return tuple(with_names(visible.order_by("-confidence", "id")[:_SHOWN]))
+    return tuple(with_names(visible.order_by("-confidence", "id")[:_SHOWN], viewer))
 
 
 def _memories(viewer: Viewer, ids: Collection[int | None], *, content: bool = False) -> dict[int, ShownMemory]:
@@ -374,8 +405,8 @@ def _side(viewer: Viewer, row: Suggestion, named: Named) -> Side:
     newest = list(memories.order_by("-created_at", "-pk").values_list("pk", flat=True)[:_SHOWN])
     return Side(
         named=named,
-        description=described.description if described else "",
-        aliases=tuple(described.aliases) if described else (),
+        description=readable_description(described, viewer.project_ids) if described else "",
+        aliases=tuple(readable_aliases(described, viewer.project_ids)) if described else (),
         count=totals["n"],
         newest=totals["newest"],
         memories=tuple(_memories(viewer, newest).values()),

@@ -12,6 +12,7 @@ from access.audit import audit
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.models import Concept, ConceptLink, MadeBy
+from categories.queries import tags_now
 from categories.services import Vocabulary, vocabulary_lock_shared
 from curation.models import Curation
 from curation.queries import TermNotFoundError
@@ -19,8 +20,8 @@ from curation.schemas import Merge
 from curation.services import CurationBusyError, CurationForbiddenError, curation_apply, curation_undo
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.params import ReviewQuery
-from curation.suggestions.proposals import STATES, Kind
-from curation.suggestions.queries import suggestions_matching, visible_suggestions
+from curation.suggestions.proposals import NAME_KINDS, STATES, Kind
+from curation.suggestions.queries import suggestions_matching, turned_round, visible_suggestions
 from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
 from memories.models import Memory, Project
@@ -123,19 +124,24 @@ def _apply_merge(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool) -
     source, target = names if kind == "tag" else (f"#{row.subject_id}", f"#{row.target_id}")
     if swap:
         source, target = target, source
+    if kind == "tag" and source != target:
+        now = tags_now(names, viewer.project_ids)
+        if now.get(source, source) == now.get(target, target):
+            # Other merges made them one already.
+            return {"turned": swap}
     try:
         done = curation_apply(operation=Merge(kind=kind, source=source, target=target), viewer=viewer)
     except TermNotFoundError as error:
         raise SuggestionRefusedError("One of the two no longer exists.") from error
     except CURATION_REFUSALS as error:
         raise SuggestionRefusedError(str(error)) from error
-    return {"curation": done.curation.pk}
+    return {"curation": done.curation.pk, "turned": swap}
 
 
 def _revert_merge(row: Suggestion, viewer: Viewer) -> None:
-    curation_id = (row.applied or {})["curation"]
-    if Curation.objects.filter(pk=curation_id, undone_at__isnull=False).exists():
-        # Undone in the log of curations already.
+    curation_id = (row.applied or {}).get("curation")
+    if curation_id is None or Curation.objects.filter(pk=curation_id, undone_at__isnull=False).exists():
+        # Nothing was merged, or that was undone in the log of curations already.
         return
     try:
         curation_undo(curation_id=curation_id, viewer=viewer)
@@ -223,15 +229,24 @@ class BulkDecision:
 
 
 @transaction.atomic
-def suggestion_accept(*, suggestion_id: int, viewer: Viewer, swap: bool = False, automatic: bool = False) -> Suggestion:
-    """Apply a suggestion. With `swap`, the other of two duplicates remains."""
+def suggestion_accept(
+    *, suggestion_id: int, viewer: Viewer, swap: bool = False, turned: bool | None = None, automatic: bool = False
+) -> Suggestion:
+    """Apply a suggestion. With `swap`, the other of two duplicates remains.
+
+    `turned` is the direction in which a suggestion about names was shown; None takes that of now.
+    """
     row = _locked(suggestion_id, viewer)
     if row.state != State.OPEN:
         raise SuggestionRefusedError(f"Suggestion {row.pk} is already {row.state}.")
     if swap and row.kind not in SWAPPABLE:
         raise SuggestionRefusedError("Only for duplicates can the other one be kept.")
+    if turned and row.kind not in NAME_KINDS:
+        raise SuggestionRefusedError("Only suggestions about two names are ever turned: leave that out.")
+    if turned is None:
+        turned = row.pk in turned_round([row], viewer)
     apply, _ = _ACTIONS[Kind(row.kind)]
-    row.applied = apply(row, viewer, swap, automatic)
+    row.applied = apply(row, viewer, swap != turned, automatic)
     note = f"Automatic, at a confidence of {row.confidence:.2f}." if automatic else ""
     return _decide(row, State.ACCEPTED, "suggestion_accept", viewer, note, automatic)
 
@@ -272,10 +287,12 @@ def suggestions_accept(*, query: ReviewQuery, shown: int, viewer: Viewer) -> Bul
     if len(ids) != shown:
         raise CountChangedError(shown, len(ids))
     refused: dict[str, None] = {}
+    # The directions that the page shows, which accepting the first of them may change for the others.
+    turned = turned_round(Suggestion.objects.filter(pk__in=ids), viewer)
     accepted, since = 0, timezone.now()
     for pk in ids:
         try:
-            suggestion_accept(suggestion_id=pk, viewer=viewer)
+            suggestion_accept(suggestion_id=pk, viewer=viewer, turned=pk in turned)
         except REFUSALS as error:
             refused[str(error)] = None
         else:

@@ -5,15 +5,24 @@ from urllib.parse import parse_qsl, urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import BadRequest
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from access.viewer import may_write_everything
+from curation.suggestions.background import MayNotSearchError, is_searching, search_fault, search_start
 from curation.suggestions.models import Suggestion
-from curation.suggestions.pages import build_groups, build_many, build_review, groups_url, review_url
+from curation.suggestions.pages import (
+    SearchState,
+    build_groups,
+    build_many,
+    build_review,
+    groups_url,
+    review_url,
+)
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.queries import (
     GROUPED_KINDS,
@@ -63,14 +72,27 @@ def review(request: HttpRequest) -> HttpResponse:
         zone=viewer.timezone,
         notices=_notices(problems),
         done=visible_suggestion(viewer, done) if done else None,
+        search=SearchState(may_write_everything(viewer), is_searching(), search_fault()),
     )
     return private(render(request, "review/queue.html", {"review": page}))
 
 
 @require_POST
 @login_required
+def search(request: HttpRequest) -> HttpResponse:
+    """Start to look for suggestions."""
+    try:
+        search_start(viewer=page_viewer(request))
+    except MayNotSearchError as error:
+        raise PermissionDenied(str(error)) from error
+    return HttpResponseRedirect(return_url(request) or reverse("suggestions:review"))
+
+
+@require_POST
+@login_required
 def accept(request: HttpRequest, suggestion_id: int) -> HttpResponse:
-    return _decide(request, suggestion_id, suggestion_accept, swap=request.POST.get("swap") == "1")
+    turned = {"1": True, "0": False}.get(request.POST.get("turned", ""))
+    return _decide(request, suggestion_id, suggestion_accept, swap=request.POST.get("swap") == "1", turned=turned)
 
 
 @require_POST
@@ -106,8 +128,8 @@ def accept_many(request: HttpRequest) -> HttpResponse:
             return HttpResponseRedirect(groups_url(query) if query.proposal else review_url(query))
     rows = suggestions_matching(viewer, query)
     count = rows.count()
-    doubtful = with_names(rows.order_by("confidence", "-id")[:_SAMPLE])
-    surest = with_names(rows[: min(_SAMPLE_OF_SUREST, max(0, count - _SAMPLE))])
+    doubtful = with_names(rows.order_by("confidence", "-id")[:_SAMPLE], viewer)
+    surest = with_names(rows[: min(_SAMPLE_OF_SUREST, max(0, count - _SAMPLE))], viewer)
     page = build_many(query, count, MAX_AT_ONCE, doubtful, surest, notices)
     return private(render(request, "review/accept_many.html", {"many": page}))
 
@@ -145,7 +167,7 @@ def proposals(request: HttpRequest) -> HttpResponse:
 
 
 def _decide(
-    request: HttpRequest, suggestion_id: int, decide: Callable[..., Suggestion], **options: bool
+    request: HttpRequest, suggestion_id: int, decide: Callable[..., Suggestion], **options: bool | None
 ) -> HttpResponse:
     """Decide, and redirect to the next suggestion. Only valid parameters of the queue end up in the URL."""
     query, _ = ReviewQuery.read(parse_qsl(request.POST.get("query", "")))

@@ -188,6 +188,50 @@ def test_page_does_not_show_chosen_memories_of_other_projects(corpus):
     assert "crane" not in shown
 
 
+def test_splits_are_offered_of_terms_that_chosen_memories_have(corpus):
+    client = signed_in(tea="curator")
+    asked = {"tag": "kettle", "take": "chosen", "memory": [number("t2"), number("b1")], "do": "split"}
+    form = html_of(client.get("/curate/retag/", asked))
+    of = re.findall(r'name="of" value="(tag:[^"]+)" required(?:\s+(checked))?', form)
+    assert of == [("tag:kettle", "checked"), ("tag:hardware", "")]
+    led = client.get("/curate/split/", {**asked, "of": "tag:kettle", "name": "valve"})
+    assert led.status_code == 302
+    preview = html_of(client.get(led.headers["Location"]))
+    assert "1 memory tagged kettle moves to valve" in preview
+    sent = dict(HIDDEN.findall(preview))
+    assert client.post("/curate/split/tag/kettle/", sent).headers["Location"] == "/explore/?tag=kettle"
+    assert (tags("t2"), tags("t5")) == (["valve", "hardware"], ["kettle"])
+
+
+@pytest.mark.parametrize("asked", [{"of": "tag:rigging"}, {"of": "category:yard/dock"}])
+def test_terms_of_other_projects_cannot_be_split(corpus, asked):
+    chosen = {"memory": number("t2"), "name": "x"}
+    assert signed_in(tea="curator").get("/curate/split/", {**chosen, **asked}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"take": "chosen", "of": "tag:tea"}, "No memory is chosen"),
+        ({"tagg": "tea", "of": "tag:tea"}, "Ignored the unknown parameter “tagg”."),
+        ({"tag": "tea", "name": "x"}, "Instead of the tags"),
+        # All results, without any filter: the superseded t6 is not among them.
+        ({"take": "all", "of": "tag:tea", "name": "x"}, "All of its memories are among these: rename it instead."),
+        ({"take": "all", "of": "tag:guests", "name": "x"}, "2 memories tagged guests move to x"),
+    ],
+)
+def test_a_split_of_nothing_leads_back_to_the_choice(corpus, asked, told):
+    client = signed_in(tea="curator")
+    assert told in html_of(client.get(client.get("/curate/split/", asked).headers["Location"]))
+
+
+def test_splits_are_for_curators(corpus):
+    client = signed_in(tea="writer")
+    assert 'id="part-split"' not in html_of(client.get("/curate/retag/", {"tag": "tea"}))
+    assert 'value="split"' not in html_of(client.get("/explore/"))
+    assert client.get("/curate/split/", {"tag": "tea", "of": "tag:tea", "name": "x"}).status_code == 403
+
+
 def test_boxes_to_tick_are_for_those_who_may_write(corpus):
     assert 'id="act"' not in html_of(signed_in(tea="reader").get("/explore/"))
     User.objects.all().delete()

@@ -61,6 +61,15 @@ def test_a_form_shows_what_it_would_do_and_the_preview_does_it(page):
     assert "undone by curator" in html_of(page.get("/curate/"))
 
 
+def test_curation_begins_at_the_names_of_each_kind_or_at_the_suggestions(page):
+    start = html_of(page.get("/curate/"))
+    for kind in ("tag", "concept", "entity", "category"):
+        address = f"/facets/{kind}/?sort=name"
+        assert f'href="{address}"' in start
+        assert f'href="/curate/?kind={kind}&amp;name=' in html_of(page.get(address))
+    assert '/review/">suggested</a>' in start
+
+
 def test_a_form_sent_without_a_preview_only_shows_one(page):
     address = reverse("curation:verb", args=["rename", "concept", Concept.objects.get(name="heat").pk])
     response = page.post(address, {"name": "warm"})
@@ -75,8 +84,12 @@ def test_a_form_sent_without_a_preview_only_shows_one(page):
         pytest.param("merge", {"target": "brewin"}, "Did you mean kitchen/brewing?", id="target nearly right"),
         pytest.param("rename", {"name": "Brewing"}, "merge the two instead", id="taken"),
         pytest.param("rename", {}, "This field is required", id="empty"),
+        pytest.param("split", {"name": "x"}, ">Tick the memories that get the new name", id="nothing chosen"),
         pytest.param(
-            "split", {"name": "x"}, ">Choose the memories either by a query or by their ids", id="nothing chosen"
+            "split",
+            {"name": "x", "query": "tag=tea", "memories": "1"},
+            ">Choose the memories either by a query or by their ids",
+            id="chosen twice",
         ),
         pytest.param("split", {"name": "x", "q": "tea"}, "Unknown parameter: q.", id="unknown field"),
         pytest.param("split", {"name": "x", "memories": "one"}, "is not the number of a memory", id="no number"),
@@ -133,6 +146,12 @@ def test_all_results_of_the_explorer_are_retagged_from_its_toolbar(page):
     assert tags("t5") == ["kettle", "boiler", "water"]
 
 
+def test_terms_to_edit_are_counted_among_the_memories_that_change(page):
+    # Other filters would find memories with other tags; these two have none.
+    text = html_of(page.get("/curate/retag/", {"tag": "kettle"}))
+    assert re.findall(r'name="remove_tags" value="([^"]+)"', text) == ["kettle", "hardware"]
+
+
 @pytest.mark.parametrize("asked", [{}, {"add_tags": "boiler"}])
 def test_after_an_error_in_the_query_nothing_is_offered_to_be_retagged(page, asked):
     response = page.get("/curate/retag/", {"tagg": "kettle", **asked})
@@ -169,7 +188,7 @@ def test_chips_and_values_lead_curators_to_the_curation_of_their_terms(page, cli
     assert page.get("/curate/?kind=tag&name=kettle").headers["Location"] == "/curate/tag/kettle/"
     assert "kind=type" not in chips
     values = html_of(page.get("/facets/category/"))
-    assert 'href="/curate/?kind=category&amp;name=kitchen"' in values
+    assert 'href="/curate/?kind=category&amp;name=kitchen&amp;next=/facets/category/"' in values
     reader = User.objects.create_user("reader")
     Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"), role="reader")
     client.force_login(reader)
@@ -178,8 +197,8 @@ def test_chips_and_values_lead_curators_to_the_curation_of_their_terms(page, cli
 
 
 def test_the_menu_leads_to_curation_from_every_page(page):
-    assert '<a href="/curate/">Curate</a>' in html_of(page.get("/status/"))
-    assert '<a href="/curate/" aria-current="page">Curate</a>' in html_of(page.get("/curate/"))
+    assert '<a href="/curate/">Curate ' in html_of(page.get("/status/"))
+    assert '<a href="/curate/" aria-current="page">Curate ' in html_of(page.get("/curate/"))
 
 
 def test_readers_find_no_way_in(client, corpus):

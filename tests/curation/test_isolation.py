@@ -1,26 +1,37 @@
 """Writers and curators of one project neither learn nor change what other projects have in the shared vocabulary."""
 
 import json
+from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.db import connection
+from django.test import Client
 
 from access.keys import make_key
-from access.models import AuditEvent
+from access.models import AuditEvent, Membership
 from access.viewer import Viewer
 from agent_tools.catalogue import TOOL
 from agent_tools.tools import call
-from categories.models import Category, LocalText, TagAlias
+from categories.models import Category, Concept, Entity, FormerPath, LocalText, TagAlias
 from curation.suggestions.models import Suggestion
 from curation.suggestions.services import suggestion_accept
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from tests.curation.conftest import dump
+from tests.unified_corpus import AtOnce
 
 pytestmark = pytest.mark.django_db
 
 SCOPES = ["read", "write", "curate"]
+
+
+@pytest.fixture(autouse=True)
+def _legs_in_the_transaction_of_the_test(monkeypatch):
+    monkeypatch.setattr("search.unified.legs._threads", AtOnce())
 
 
 class Key:
@@ -267,7 +278,7 @@ def test_a_key_that_only_writes_uses_the_names_of_its_project(a, b, secrets, cli
     assert b.get("/search?tag=acquisition-of-acme").json()["total"] == 2
 
 
-def test_a_public_alias_leads_a_project_only_to_terms_that_it_has(a, b, everyone):
+def test_an_alias_by_who_sees_all_acts_in_the_projects_that_had_the_term_and_for_who_sees_all(a, b, everyone):
     b.store("keps", "Two.", tags=["kubernetes"], concepts=["orchestration"])
     everyone.curate("alias", kind="tag", term="kubernetes", add=["k8s"])
     everyone.curate("alias", kind="concept", term="orchestration", add=["orch"])
@@ -275,8 +286,178 @@ def test_a_public_alias_leads_a_project_only_to_terms_that_it_has(a, b, everyone
     assert names(b.store("keps", "Three.", tags=["k8s"], concepts=["orch"]))["concepts"] == ["orchestration"]
     assert b.get("/search?tag=k8s").json()["total"] == 2
     assert a.get("/search?tag=k8s").json()["total"] == 1
+    # Not even once the project has the term.
     a.store("advisories", "Four.", tags=["kubernetes"])
-    assert a.store("advisories", "Five.", tags=["k8s"])["memory"]["tags"] == ["kubernetes"]
+    assert a.store("advisories", "Five.", tags=["k8s"])["memory"]["tags"] == ["k8s"]
+    assert everyone.store("advisories", "Six.", tags=["k8s"], concepts=["orch"])["memory"]["tags"] == ["kubernetes"]
+    # An alias of a term that both have is for both.
+    everyone.curate("alias", kind="tag", term="kubernetes", add=["kube"])
+    assert a.store("advisories", "Seven.", tags=["kube"])["memory"]["tags"] == ["kubernetes"]
+    assert a.get("/tags?search=kubernetes").json()["tags"][0]["aliases"] == ["kube"]
+
+
+def found(key, words):
+    """The titles of the terms that a search finds."""
+    reply = key.get(f"/search?q={words}&mode=unified").json()
+    return [hit["title"] for hit in reply["results"] if hit["kind"] == "entity"]
+
+
+WORDS = ("acme", "Merger", "Realname", "Will be bought", "The Target", "Jobs")
+
+
+@pytest.fixture
+def texts_by_all(b, everyone):
+    """Texts on terms of the second project, by a curator of all projects."""
+    theirs = {"categories": ["bsecret/deep-name"], "concepts": ["layoffs"], "tags": ["oldtag"]}
+    b.store("keps", "A secret.", **theirs, entities=["org:Victim Corp", "person:Bobby"])
+    everyone.curate("edit", kind="entity", term="org:Victim Corp", description="Will be bought in May.")
+    everyone.curate("alias", kind="entity", term="org:Victim Corp", add=["The Target"])
+    everyone.curate("rename", kind="entity", term="person:Bobby", name="Bob Realname")
+    everyone.curate("rename", kind="tag", term="oldtag", name="acquisition-of-acme")
+    everyone.curate("rename", kind="category", term="bsecret/deep-name", name="Merger Plan")
+    everyone.curate("edit", kind="category", term="bsecret", description="The Merger of Acme.")
+    everyone.curate("alias", kind="category", term="bsecret", add=["dn"])
+    everyone.curate("rename", kind="concept", term="layoffs", name="BConcept Proper")
+    everyone.curate("edit", kind="concept", term="BConcept Proper", description="Jobs will be cut.")
+
+
+@pytest.fixture
+def reader(projects):
+    """A client of the pages, signed in as a curator of the first project."""
+    ann = User.objects.create_user("ann")
+    Membership.objects.create(user=ann, project=projects[0], role=Membership.Role.CURATOR)
+    pages = Client()
+    pages.force_login(ann)
+    return pages
+
+
+# Former and present names of the second project's terms.
+GUESSED = {
+    "tags": ["oldtag"],
+    "categories": ["bsecret", "dn", "bsecret/deep-name"],
+    "concepts": ["layoffs", "bconcept proper"],
+    "entities": ["person:Bobby", "org:Victim Corp"],
+}
+
+
+def test_who_guesses_a_name_learns_no_text_by_a_curator_of_all_projects(a, b, everyone, reader, texts_by_all):
+    stored = a.store("advisories", "A guess.", **GUESSED)
+    assert names(stored) == {
+        "tags": ["oldtag"],
+        "categories": ["bsecret", "bsecret/deep-name", "dn"],
+        "concepts": ["BConcept Proper", "layoffs"],
+        "entities": ["org:Victim Corp", "person:Bobby"],
+    }
+    for path in ("entities/org:Victim%20Corp", "concepts/BConcept%20Proper", "categories/bsecret"):
+        seen = a.get(f"/{path}").json()
+        seen = seen.get("category", seen)
+        assert (seen["description"], seen["aliases"]) == ("", []), path
+    (corp,) = Entity.objects.filter(name="Victim Corp").values_list("pk", flat=True)
+    (proper,) = Concept.objects.filter(name="BConcept Proper").values_list("pk", flat=True)
+    (secret,) = Category.objects.filter(path="bsecret").values_list("pk", flat=True)
+    viewer = Viewer(frozenset([Project.objects.get(slug="advisories").pk]), frozenset(SCOPES))
+    paths = (
+        *("/entities/org:Victim%20Corp", "/concepts/layoffs", "/concepts/bconcept%20proper", "/tags", "/entities"),
+        *("/concepts", "/categories", "/categories/bsecret", "/categories/bsecret%2Fdeep-name", "/suggestions"),
+        *("/search?q=bought&mode=unified", "/search?q=Victim&mode=unified", "/search?q=merger&mode=unified"),
+        *("/search?entity=Target&include_facets=true", "/entities?search=arget", "/export"),
+    )
+    pages = (
+        *("/graph/entity/org:Victim%20Corp/", "/categories/bsecret/", "/explore/?q=bought&mode=unified"),
+        *(f"/curate/entity/{corp}/", f"/curate/concept/{proper}/", f"/curate/category/{secret}/"),
+    )
+    calls = {
+        "about": {"entity": "org:Victim Corp"},
+        "category_search": {"category": "bsecret"},
+        "list_categories": {"include_hierarchy": True},
+        "search": {"query": "bought in May"},
+    }
+    answers = {path: b"".join(a.get(path)).decode() for path in paths}
+    answers |= {path: b"".join(reader.get(path)).decode() for path in pages}
+    answers |= {name: call(TOOL[name], arguments, viewer) for name, arguments in calls.items()}
+    for path, answer in answers.items():
+        told = [word for word in WORDS if word in answer and word not in path]
+        assert told == [], path
+    assert a.get("/entities/org:The%20Target").status_code == 404
+    assert (found(a, "bought"), found(a, "Victim Corp")) == ([], ["Victim Corp"])
+    for one in (b, everyone):
+        seen = one.get("/entities/org:Victim%20Corp").json()
+        assert (seen["description"], seen["aliases"]) == ("Will be bought in May.", ["The Target"])
+        assert found(one, "bought") == ["Victim Corp"]
+        assert one.get("/categories/bsecret").json()["category"]["description"] == "The Merger of Acme."
+    assert [one.get("/search?entity=The+Target").json()["total"] for one in (b, everyone)] == [1, 2]
+    assert b.get("/search?category=dn&tag=oldtag").json()["total"] == 1
+
+
+def test_who_curates_a_guessed_term_learns_nothing_of_its_texts_either(a, everyone, texts_by_all):
+    a.store("advisories", "A guess.", **GUESSED)
+    # Neither by what is refused, nor by what changes.
+    plans = [
+        a.curate("alias", kind="entity", term="org:Victim Corp", add=[name], dry_run=True)["plan"]
+        for name in ("The Target", "Another")
+    ]
+    assert [plan["refusals"] for plan in plans] == [[], []]
+    removed = [
+        a.curate("alias", kind="entity", term="org:Victim Corp", remove=[name], dry_run=True)["plan"]["refusals"]
+        for name in ("The Target", "Another")
+    ]
+    assert removed == [[f"“{name}” is not one of its aliases."] for name in ("The Target", "Another")]
+    described = {"kind": "entity", "term": "org:Victim Corp", "description": "Will be bought in May."}
+    plan = a.curate("edit", **described, dry_run=True)["plan"]
+    assert [(line["before"], line["after"]) for line in plan["lines"]] == [("", "Will be bought in May.")]
+    a.curate("alias", kind="entity", term="org:Victim Corp", add=["The Target"])
+    assert a.get("/entities/org:Victim%20Corp").json()["aliases"] == ["The Target"]
+    assert everyone.get("/entities/org:Victim%20Corp").json()["aliases"] == ["The Target"]
+
+
+def test_a_merge_keeps_each_text_in_the_projects_that_it_comes_from(a, b, everyone):
+    a.store("advisories", "One.", entities=["org:Acme"])
+    everyone.curate("edit", kind="entity", term="org:Acme", description="Makes anvils.")
+    b.store("keps", "Two.", entities=["org:Victim Corp"])
+    everyone.curate("alias", kind="entity", term="org:Victim Corp", add=["The Target"])
+    merged = everyone.curate("merge", kind="entity", source="org:Victim Corp", target="org:Acme")
+    shown = {one: one.get("/entities/org:Acme").json() for one in (a, b, everyone)}
+    assert {one: (seen["description"], seen["aliases"]) for one, seen in shown.items()} == {
+        a: ("Makes anvils.", []),
+        b: ("", ["Victim Corp", "The Target"]),
+        everyone: ("Makes anvils.", ["Victim Corp", "The Target"]),
+    }
+    assert [found(one, "anvils") for one in (a, b, everyone)] == [["Acme"], [], ["Acme"]]
+    assert names(b.store("keps", "Three.", entities=["org:The Target"]))["entities"] == ["org:Acme"]
+    # A text that is written now is for both.
+    edited = everyone.curate("edit", kind="entity", term="org:Acme", description="Makes rockets.")
+    assert [one.get("/entities/org:Acme").json()["description"] for one in (a, b)] == ["Makes rockets."] * 2
+    for done in (edited, merged):
+        everyone.send("post", f"/curation/{done['curation']['id']}/undo")
+    assert a.get("/entities/org:Acme").json()["description"] == "Makes anvils."
+    assert b.get("/entities/org:Victim%20Corp").json()["aliases"] == ["The Target"]
+
+
+def test_texts_of_terms_that_nobody_uses_and_imported_ones_are_public(a, b, everyone, tmp_path):
+    everyone.curate("create", kind="concept", name="layoffs", description="Public.")
+    path = tmp_path / "terms.jsonl"
+    path.write_text(json.dumps({"record": "concept", "name": "heat", "description": "How hot.", "aliases": ["warmth"]}))
+    call_command("import_memories", str(path), verbosity=0)
+    assert names(a.store("advisories", "One.", concepts=["layoffs", "heat"]))["concepts"] == ["heat", "layoffs"]
+    assert names(a.store("advisories", "Two.", concepts=["warmth"]))["concepts"] == ["heat"]
+    assert [a.get(f"/concepts/{name}").json()["description"] for name in ("layoffs", "heat")] == ["Public.", "How hot."]
+    # A new term with memories is of their projects.
+    memory = b.store("keps", "A secret.")["id"]
+    everyone.curate("create", kind="concept", name="merger", description="In May.", memories=[memory])
+    a.store("advisories", "A guess.", concepts=["merger"])
+    assert [one.get("/concepts/merger").json()["description"] for one in (a, b)] == ["", "In May."]
+
+
+def test_an_upgraded_site_keeps_its_texts_in_the_projects_that_use_their_terms(a, b, everyone, texts_by_all):
+    before = dump()
+    for model in (Category, Concept, Entity):
+        model.objects.update(alias_projects=None, description_projects=None)
+    for model in (FormerPath, TagAlias):
+        model.objects.update(project_ids=None)
+    import_module("categories.migrations.0006_projects_of_present_texts").record_present_use(
+        None, SimpleNamespace(connection=connection)
+    )
+    assert dump() == before
 
 
 def test_a_memory_adds_at_most_fifty_names_that_its_writer_does_not_see(a, b):

@@ -11,8 +11,9 @@ from urllib.parse import parse_qsl
 from django.core.management.base import BaseCommand, CommandError
 
 from access.viewer import Viewer, command_viewer
-from memories.exporters.formats import FORMATS, one_state
+from memories.exporters.base import one_state
 from memories.exporters.jsonl import Selection, export_lines
+from memories.exporters.registry import FORMATS
 from memories.models import Project
 from search.matching import found_ids
 from search.query import SearchQuery
@@ -21,7 +22,11 @@ from web.params import QueryError
 
 
 class Command(BaseCommand):
-    help = "Write memories: as JSON lines with their vocabulary, which import_memories reads, as CSV or as Markdown."
+    requires_system_checks: list[str] = []  # `up` runs them; they load all pages, which takes seconds
+    help = (
+        "Write memories: as JSON lines with their vocabulary, which import_memories reads, as CSV, as Markdown, or for "
+        "another memory system."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
@@ -34,7 +39,8 @@ class Command(BaseCommand):
             "--format",
             choices=FORMATS,
             default="jsonl",
-            help="jsonl holds everything (default); csv is a table; markdown is a ZIP of notes.",
+            help="jsonl holds everything (default); csv is a table; markdown is a ZIP of notes; claude-mem and "
+            "mcp-memory-service are their exports in JSON, mcp-memory is the memory file of the MCP reference server.",
         )
         parser.add_argument("--project", action="append", default=[], help="Only memories of this project; repeatable.")
         parser.add_argument(
@@ -47,8 +53,9 @@ class Command(BaseCommand):
             raise CommandError(f"There is no project {missing[0]!r}.")
         viewer = command_viewer()
         ids = _found(options["query"], viewer) if options["query"] else None
-        selection = Selection(viewer, options["project"], ids)
         chosen = FORMATS[options["format"]]
+        states = () if chosen.has_states or ids is not None else SearchQuery().default_states
+        selection = Selection(viewer, options["project"], ids, states, chosen.has_rows)
         if options["file"] == "-" and not chosen.is_text:
             raise CommandError(f"--format {options['format']} writes a {chosen.suffix.upper()} file: name the file.")
         with _opened(options["file"], self.stdout) as write, one_state():

@@ -5,7 +5,7 @@ import json
 import shlex
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
@@ -18,24 +18,30 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from access.viewer import command_viewer
-from curation.import_undo import BatchUndoRefusedError, Undone, batch_undo
-from memories.importers.base import Importer, ImportFailedError, RefusedRecord
+from curation.import_undo import BatchUndoRefusedError, ChangedSinceError, Undone, batch_undo
+from memories.following.queries import sources_read
+from memories.following.services import source_new, source_stop
+from memories.following.sync import Choices, source_sync
+from memories.importers.base import Importer, ImportFailedError, Options, RefusedRecord
 from memories.importers.batches import ImportChoices, Outcome, import_path
+from memories.importers.csv_table import columns_check
 from memories.importers.discovery import discoveries
 from memories.importers.registry import IMPORTERS, importer_for, importer_named
 from memories.importers.run import ImportCounts
-from memories.models import ImportBatch
+from memories.models import FollowedSource, ImportBatch
 from search.engines.index.import_sink import ImportSink
 from text.formatting import memories, plural
 from web.command_line import local_command
 
 SHOWN_REFUSALS = 20
+_NOT_FOLLOWED = ("dry_run", "overwrite", "keep_going", "unfollow")
 _SECONDS_BETWEEN_LINES = 5
 
 ProgressCall = Callable[[ImportCounts, float | None], None]
 
 
 class Command(BaseCommand):
+    requires_system_checks: list[str] = []  # `up` runs them; they load all pages, which takes seconds
     help = "Import memories from files, folders, databases and repositories; list and undo imports."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -53,13 +59,26 @@ class Command(BaseCommand):
         parser.add_argument(
             "--keep-going", action="store_true", help="Import the records before the damage in a damaged file."
         )
+        parser.add_argument(
+            "--column",
+            action="append",
+            default=[],
+            metavar="NAME=FIELD",
+            help="Read a column of a table as this field; without a field it is stored as it is.",
+        )
         parser.add_argument("--report", metavar="FILE", help="Write every refused record to a file, as JSON lines.")
         parser.add_argument(
             "--discover",
             action="store_true",
             help="Look for memories of other systems in their usual places on this machine, without importing them.",
         )
-        parser.add_argument("--list", action="store_true", help="List the imports so far.")
+        parser.add_argument(
+            "--follow",
+            action="store_true",
+            help="Import the paths, and keep up with them: what is new, changed or gone there is so here.",
+        )
+        parser.add_argument("--unfollow", action="store_true", help="Follow the paths no longer; their memories stay.")
+        parser.add_argument("--list", action="store_true", help="List the imports so far, and the followed sources.")
         parser.add_argument(
             "--undo", type=int, metavar="BATCH", help="Undo an import: remove everything that it added."
         )
@@ -78,6 +97,8 @@ class Command(BaseCommand):
                 self._discover()
             elif options["undo"] is not None:
                 self._undo(options["undo"], options["force"])
+            elif options["unfollow"]:
+                self._unfollow(options["paths"])
             elif options["paths"]:
                 self._import(options)
             else:
@@ -90,25 +111,50 @@ class Command(BaseCommand):
             raise CommandError(f"The database {what}; nothing was written: {first}") from None
 
     def _import(self, options: dict[str, Any]) -> None:
-        choices = ImportChoices(options["project"], options["dry_run"], options["overwrite"], options["keep_going"])
+        choices = ImportChoices(
+            options["project"],
+            options["dry_run"],
+            options["overwrite"],
+            options["keep_going"],
+            _columns(options["column"]),
+        )
+        if options["follow"] and (refused := [name for name in _NOT_FOLLOWED if options[name]]):
+            raise CommandError(f"--follow cannot be used with --{refused[0].replace('_', '-')}.")
         failures: list[str] = []
         with _report_file(options["report"]) as report:
             for text in options["paths"]:
                 try:
                     path = Path(text).expanduser()
                     importer = importer_named(options["format"]) if options["format"] else importer_for(path)
-                    self._import_one(path, importer, choices, report)
+                    if choices.columns:
+                        columns_check(importer.columns(path, Options()), choices.columns)
+                    self._import_one(path, importer, choices, report, follow=options["follow"])
                 except ImportFailedError as error:
                     failures.append(str(error))
         if failures:
             raise CommandError("\n".join(failures))
 
-    def _import_one(self, path: Path, importer: Importer, choices: ImportChoices, report: "IO[str] | None") -> None:
+    def _import_one(
+        self, path: Path, importer: Importer, choices: ImportChoices, report: "IO[str] | None", *, follow: bool
+    ) -> None:
         def refused(refusal: RefusedRecord) -> None:
             if report:
                 line = {"source": str(path), "location": refusal.location, "reason": refusal.reason}
                 report.write(json.dumps(line, ensure_ascii=False) + "\n")
 
+        if follow:
+            source = source_new(path=path, importer=importer, project=choices.project, viewer=command_viewer())
+            with self._progress(path) as progress:
+                followed = source_sync(source, Choices(command_viewer(), ImportSink, progress, refused))
+            if followed:
+                self._show(path, importer, followed)
+            stop = local_command(f"import_memories --unfollow {shlex.quote(str(path))}")
+            self.console.print(
+                f"{path} is followed while the server runs: {local_command('up')}, or {local_command('follow_sources')}"
+                f" without pages. To stop: {stop}",
+                markup=False,
+            )
+            return
         with self._progress(path) as progress:
             outcome = import_path(
                 path=path,
@@ -189,7 +235,19 @@ class Command(BaseCommand):
         else:
             self.console.print(f"Nothing new. This is batch {outcome.batch_id}.")
 
+    def _unfollow(self, paths: list[str]) -> None:
+        if not paths:
+            raise CommandError("Name the paths to follow no longer. --list shows them.")
+        sources = {Path(text).expanduser().resolve(): None for text in paths}
+        for path in sources:
+            source = FollowedSource.objects.filter(path=str(path)).first()
+            if source is None:
+                raise CommandError(f"{path}: is not followed. --list shows what is.")
+            source_stop(source)
+            self.console.print(f"{path} is followed no longer. Its memories stay.", markup=False)
+
     def _list(self) -> None:
+        self._list_followed()
         batches = ImportBatch.objects.all()
         if not batches:
             self.console.print("Nothing has been imported yet.")
@@ -208,6 +266,25 @@ class Command(BaseCommand):
                 f"{batch.unchanged:,}",
                 f"{batch.refused:,}",
                 batch.origin,
+            )
+        self.console.print(table)
+
+    def _list_followed(self) -> None:
+        sources = sources_read()
+        if not sources:
+            return
+        table = Table(title="Followed", title_justify="left")
+        for heading in ("source", "format", "memories", "last reading", "conflicts", "state"):
+            table.add_column(heading, overflow="fold")
+        for source in sources:
+            table.add_row(
+                source.path,
+                source.format,
+                f"{source.memories:,}",
+                f"{source.read_at:%Y-%m-%d %H:%M}" if source.read_at else "",
+                f"{getattr(source, 'open_conflicts', 0):,}",
+                source.error
+                or (f"{source.gone_waiting:,} gone: asks what to do" if source.gone_waiting else "followed"),
             )
         self.console.print(table)
 
@@ -235,6 +312,8 @@ class Command(BaseCommand):
     def _undo(self, batch_id: int, force: bool) -> None:
         try:
             undone = batch_undo(batch_id=batch_id, viewer=command_viewer(), force=force)
+        except ChangedSinceError as error:
+            raise CommandError(f"{error} --force undoes the batch and loses those changes.") from None
         except BatchUndoRefusedError as error:
             raise CommandError(str(error)) from None
         self.console.print(_undone_text(undone))
@@ -248,6 +327,13 @@ def _undone_text(undone: Undone) -> str:
     if undone.still_used:
         text += f"; not removed, because other memories use them: {', '.join(_counted(undone.still_used))}"
     return text + "."
+
+
+def _columns(written: Sequence[str]) -> dict[str, str]:
+    """The fields of columns, from `NAME=FIELD`."""
+    if wrong := [text for text in written if "=" not in text]:
+        raise CommandError(f"--column {wrong[0]}: write NAME=FIELD, such as --column Note=content.")
+    return {name.strip(): field.strip() for name, _, field in (text.rpartition("=") for text in written)}
 
 
 @contextmanager

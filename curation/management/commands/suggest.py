@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from access.viewer import command_viewer
+from curation.suggestions.background import searching
 from curation.suggestions.generate import ALL_KINDS, KindCounts, NothingEmbeddedError, suggest
 from curation.suggestions.proposals import MEMORY_KINDS, Kind
 from memories.models import Project
@@ -29,6 +30,8 @@ class Command(BaseCommand):
             help="at most this many new suggestions of each kind, most confident first",
         )
 
+        parser.add_argument("--with-parent", type=int, metavar="PID", help="stop when this process ends")
+
     def handle(self, *args: Any, **options: Any) -> None:
         limit: int | None = options["limit"]
         if limit is not None and limit < 1:
@@ -39,7 +42,8 @@ class Command(BaseCommand):
             raise CommandError(f"--project: names belong to no project; omit {', '.join(other)} or the project.")
         chosen = kinds or (MEMORY_KINDS if project else ALL_KINDS)
         try:
-            suggest(kinds=chosen, project=project, limit=limit, viewer=command_viewer(), report=self._report)
+            with searching(options["with_parent"]):
+                suggest(kinds=chosen, project=project, limit=limit, viewer=command_viewer(), report=self._report)
         except NothingEmbeddedError as error:
             raise CommandError(str(error)) from None
 

@@ -9,12 +9,14 @@ from django.db import connection
 from access.models import AuditEvent
 from access.viewer import viewer_of_user
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity
+from curation.models import Curation
 from curation.schemas import Merge
 from curation.services import curation_apply, curation_undo
 from curation.suggestions.generate import suggest
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
+from curation.suggestions.queries import evidence_of, with_names
 from curation.suggestions.services import (
     CountChangedError,
     SuggestionNotFoundError,
@@ -167,6 +169,19 @@ def test_only_of_two_that_are_the_same_can_the_other_one_be_kept(garden):
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", [Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED])
+def test_only_suggestions_about_names_are_turned(db, kind):
+    one, other = remember("mill", "Old", "Stones."), remember("mill", "New", "Steel.")
+    row = Suggestion.objects.create(
+        kind=kind, fingerprint=kind.value, confidence=0.5, project=one.project, subject_id=one.pk, target_id=other.pk
+    )
+    with pytest.raises(SuggestionRefusedError, match="Only suggestions about two names are ever turned"):
+        suggestion_accept(suggestion_id=row.pk, viewer=EVERYTHING, turned=True)
+    assert set(Memory.objects.values_list("state", flat=True)) == {"active"}
+    suggestion_accept(suggestion_id=row.pk, viewer=EVERYTHING, turned=False)
+    assert Memory.objects.get(state="superseded").pk == one.pk
+
+
 def test_merging_entities_moves_links_keeps_the_name_and_can_be_undone(db):
     one = remember("mill", "One", "One.", entities=["person:Ada Lovelace"])
     other = remember("mill", "Two", "Two.", entities=["person:ada  lovelace!"])
@@ -200,23 +215,75 @@ def test_merging_concepts_either_way(db):
 
 
 def test_merging_tags_renames_them_where_they_stand(db):
-    one = remember("mill", "One", "One.", tags=["flour", "stone"])
-    remember("mill", "Two", "Two.", tags=["flours"])
+    one = remember("mill", "One", "One.", tags=["flours", "stone"])
+    remember("mill", "Two", "Two.", tags=["flour"])
     row = accepted(made(Kind.TAG_DUPLICATE))
-    assert Memory.objects.get(pk=one.pk).tags == ["flours", "stone"]
-    undone(row)
     assert Memory.objects.get(pk=one.pk).tags == ["flour", "stone"]
+    undone(row)
+    assert Memory.objects.get(pk=one.pk).tags == ["flours", "stone"]
+
+
+def test_the_tag_that_more_memories_have_remains_as_far_as_the_viewer_sees_them(db):
+    for project, tag, times in (("mill", "ovens", 2), ("mill", "oven", 1), ("garden", "oven", 3)):
+        for n in range(times):
+            remember(project, f"{tag} {n}", f"{project} {n}", tags=[tag])
+    made(Kind.TAG_DUPLICATE)
+    row = Suggestion.objects.get()
+
+    def shown(viewer):
+        (one,) = with_names([row], viewer)
+        return one.subject.name, one.target.name
+
+    miller = member_of("mill")
+    assert (shown(EVERYTHING), shown(miller)) == (("ovens", "oven"), ("oven", "ovens"))
+    # A page has shown this direction, and it holds, whatever is stored meanwhile.
+    done = suggestion_accept(suggestion_id=row.pk, viewer=miller, turned=True)
+    assert done.applied["turned"] is True
+    tags = Memory.objects.filter(project__slug="mill").values_list("tags", flat=True)
+    assert [list(one) for one in tags] == [["ovens"]] * 3
+    suggestion_undo(suggestion_id=row.pk, viewer=EVERYTHING)
+    suggestion_accept(suggestion_id=row.pk, viewer=EVERYTHING, swap=True)
+    assert not Memory.objects.filter(tags__contains=["oven"]).exists()
+
+
+def test_memories_in_every_state_decide_which_name_remains(db):
+    for tag, times, archived in (("ovens", 3, 2), ("oven", 2, 0)):
+        for n in range(times):
+            state = "archived" if n < archived else "active"
+            remember("mill", f"{tag} {n}", f"{tag} {n}", tags=[tag], state=state)
+    (one,) = with_names([made(Kind.TAG_DUPLICATE)], EVERYTHING)
+    sides = evidence_of(EVERYTHING, one).sides
+    assert [(side.named.name, side.count) for side in sides] == [("oven", 2), ("ovens", 3)]
+
+
+def test_names_of_as_many_memories_leave_the_shorter(db):
+    remember("mill", "One", "x", tags=["oven"])
+    remember("mill", "Other", "y", tags=["ovens"])
+    row = made(Kind.TAG_DUPLICATE)
+    assert (row.proposal["from"], row.proposal["into"]) == ("ovens", "oven")
+
+
+def test_names_that_other_merges_made_one_are_accepted_without_a_further_merge(db):
+    for tag in ("e-mail", "e-mails", "email", "emails"):
+        remember("mill", tag, "One.", tags=[tag])
+    suggest(kinds=[Kind.TAG_DUPLICATE], viewer=EVERYTHING)
+    rows = [accepted(row) for row in Suggestion.objects.order_by("pk")]
+    assert (len(rows), Curation.objects.count()) == (4, 3)
+    assert rows[-1].applied == {"turned": False}
+    for row in reversed(rows):
+        assert undone(row).state == "open"
+    assert sorted(Memory.objects.values_list("tags", flat=True)) == [["e-mail"], ["e-mails"], ["email"], ["emails"]]
 
 
 def test_a_merge_that_was_undone_in_the_log_of_curations_is_open_again(db):
-    one = remember("mill", "One", "One.", tags=["flour", "stone"])
-    remember("mill", "Two", "Two.", tags=["flours"])
+    one = remember("mill", "One", "One.", tags=["flours", "stone"])
+    remember("mill", "Two", "Two.", tags=["flour"])
     row = accepted(made(Kind.TAG_DUPLICATE))
     curation_undo(curation_id=row.applied["curation"], viewer=EVERYTHING)
     assert undone(row).state == "open"
-    assert Memory.objects.get(pk=one.pk).tags == ["flour", "stone"]
-    accepted(row)
     assert Memory.objects.get(pk=one.pk).tags == ["flours", "stone"]
+    accepted(row)
+    assert Memory.objects.get(pk=one.pk).tags == ["flour", "stone"]
 
 
 def test_a_merge_of_what_was_merged_by_hand_is_refused_in_words_for_people(db):

@@ -1,14 +1,17 @@
 """The queue as page and as API: the same suggestions, and none of other projects."""
 
+import os
 import re
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from access.keys import make_key
 from access.models import Membership
-from curation.suggestions.generate import suggest
+from curation.suggestions.generate import NothingEmbeddedError, suggest
 from curation.suggestions.models import Suggestion
 from curation.suggestions.proposals import Kind
 from memories.models import Memory, Project
@@ -122,6 +125,27 @@ def test_accept_reject_and_undo(proposals):
     assert (again.status_code, again.json()["error"]) == (409, "refused")
     assert caller.post(f"/api/suggestions/{row['id']}/undo").json()["state"] == "open"
     assert caller.post(f"/api/suggestions/{row['id']}/reject?reason=No").json()["state"] == "rejected"
+
+
+def test_a_merge_is_accepted_in_the_direction_that_was_read_or_in_that_of_now(garden):
+    for n in range(2):
+        remember("mill", f"One {n}", f"One {n}.", tags=["ovens"])
+    remember("mill", "Two", "Two.", tags=["oven"])
+    suggest(kinds=[Kind.TAG_DUPLICATE], viewer=EVERYTHING)
+    caller = Caller()
+    (read,) = caller.listed(kind="tag_duplicate")["suggestions"]
+    assert (read["subject"]["name"], read["target"]["name"], read["is_turned"]) == ("oven", "ovens", True)
+    for n in range(2):
+        remember("mill", f"Three {n}", f"Three {n}.", tags=["oven"])
+
+    def kept(asked):
+        reply = caller.post(f"/api/suggestions/{read['id']}/accept{asked}").json()
+        caller.post(f"/api/suggestions/{read['id']}/undo")
+        return reply["target"]["name"], reply["is_turned"]
+
+    assert kept("?turned=1") == ("ovens", True)
+    assert kept("") == ("oven", False)
+    assert kept("?turned=0&swap=1") == ("ovens", True)
 
 
 def test_a_key_without_the_scope_may_look_and_not_decide(proposals):
@@ -274,9 +298,23 @@ def test_texts_are_shown_as_texts(owner):
     assert "&lt;script&gt;alert(1)" in html(owner.get("/review/", {"kind": "category", "item": row.pk}))
 
 
+def test_the_menu_counts_the_open_suggestions_that_one_may_see(owner, curator):
+    def counted(client):
+        return re.findall(r'<small>([0-9+]+)<span class="hidden-text"> open', html(client.get("/views/")))
+
+    every, own = Caller().listed()["total"], Caller("garden").listed()["total"]
+    assert every > own > 0
+    assert (counted(owner), counted(curator)) == ([str(every)], [str(own)])
+    Suggestion.objects.all().delete()
+    # Where suggestions are decided, the number is that of now; elsewhere it may be half a minute old.
+    assert counted(owner) == [str(every)]
+    owner.get("/review/")
+    assert counted(owner) == []
+
+
 def test_the_pages_statements_do_not_grow_with_the_rows(owner, django_assert_max_num_queries):
     owner.get("/review/?kind=concept")
-    with django_assert_max_num_queries(24):
+    with django_assert_max_num_queries(25):
         owner.get("/review/?kind=concept")
 
 
@@ -294,3 +332,61 @@ def test_near_duplicates_are_told_apart_by_number_time_and_author_and_kept_in_th
     assert "· Mio" in columns[0]
     assert f"#{suggestion.target_id} Fire the oven" in page
     assert f"#{suggestion.subject_id} Fire the oven" in page
+
+
+# --- looking for more -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(settings, tmp_path, monkeypatch):
+    """The commands that pages start, which the test runs itself."""
+    settings.HOME, commands = tmp_path, []
+    monkeypatch.setattr("curation.suggestions.background.start_once", commands.append)
+    return commands
+
+
+def test_page_starts_one_search_and_says_so_until_it_has_ended(owner, started):
+    assert "Look for suggestions" in html(owner.get("/review/"))
+    reply = owner.post("/review/search/", {"next": "/review/?kind=tag_duplicate"})
+    assert reply.headers["Location"] == "/review/?kind=tag_duplicate"
+    owner.post("/review/search/")
+    assert started == [["suggest"]]
+    page = html(owner.get("/review/?kind=tag_duplicate"))
+    assert "Suggestions are being looked for" in page
+    assert "Look for suggestions" not in page
+    call_command("suggest", kind=["tag_duplicate"], verbosity=0)
+    page = html(owner.get("/review/"))
+    assert "being looked for" not in page
+    assert "notice error" not in page
+
+
+def test_page_says_why_a_search_did_not_end(owner, started, settings, monkeypatch):
+    monkeypatch.setattr("curation.management.commands.suggest.suggest", Mock(side_effect=NothingEmbeddedError()))
+    with pytest.raises(CommandError):
+        call_command("suggest", verbosity=0)
+    assert "ended early: No memory has been embedded yet" in html(owner.get("/review/"))
+    # One that was killed has said nothing.
+    lock = settings.HOME / "suggest.lock"
+    lock.write_text("")
+    os.utime(lock, (1, 1))
+    assert "was interrupted" in html(owner.get("/review/"))
+
+
+def test_only_who_may_change_every_project_looks_for_suggestions(curator, started):
+    assert "Look for suggestions" not in html(curator.get("/review/"))
+    assert curator.post("/review/search/").status_code == 403
+    assert started == []
+
+
+def test_api_starts_the_search_that_the_page_starts_and_says_when_it_has_ended(proposals, started, settings):
+    everything = Caller()
+    reply = everything.post("/api/suggestions/search")
+    assert (reply.status_code, reply.json()) == (202, {"is_searching": True, "fault": ""})
+    assert started == [["suggest"]]
+    call_command("suggest", kind=["tag_duplicate"], verbosity=0)
+    assert everything.get("/api/suggestions/search").json() == {"is_searching": False, "fault": ""}
+    of_one_project = Caller("garden")
+    for reply in (of_one_project.post("/api/suggestions/search"), of_one_project.get("/api/suggestions/search")):
+        assert (reply.status_code, reply.json()["error"]) == (403, "missing_scope")
+    assert Caller(scopes=("read",)).post("/api/suggestions/search").status_code == 403
+    assert started == [["suggest"]]

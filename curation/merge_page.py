@@ -1,0 +1,136 @@
+"""The page that merges several terms of a kind: which they are, how many memories each has, and which one is kept."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from access.viewer import Viewer
+from categories.queries import category_nodes, concept_terms, entity_terms
+from curation.forms import term_name
+from curation.pages import plural_of, term_url
+from curation.queries import TermNotFoundError, counts_of, find_term, not_found_message
+from curation.schemas import MOST_TERMS
+from curation.working_copy import CurationRefusedError, TermRef
+from explorer.page import Notice
+from text.formatting import number
+
+
+@dataclass(frozen=True, slots=True)
+class MergedTerm:
+    """A term that was chosen to be merged, or to be kept. `value` names it in the form."""
+
+    value: str
+    label: str
+    note: str
+    count: str
+    url: str
+    is_kept: bool
+    spoken: str
+    """The type of an entity or a concept; empty for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergePage:
+    """Several terms, and the form that merges them into one."""
+
+    kind: str
+    many: str
+    terms: tuple[MergedTerm, ...]
+    notices: tuple[Notice, ...]
+    other: str
+    """The name of a term to keep that is not among them."""
+    complete: str
+    url: str
+    next_url: str
+    back_url: str
+
+
+def merge_url(kind: str, terms: Iterable[str] = (), next_url: str = "") -> str:
+    """The page that merges terms of a kind, named as operations name them."""
+    asked = [*(("term", term) for term in terms), *([("next", next_url)] if next_url else [])]
+    page = reverse("curation:merge", args=[kind])
+    return f"{page}?{urlencode(asked)}" if asked else page
+
+
+# The terms that end, and the one that is kept.
+_MOST_NAMES = MOST_TERMS + 1
+# Each is looked for by a search of its own.
+_MOST_SIMILAR = 3
+
+
+def found_terms(kind: str, names: Iterable[str], viewer: Viewer) -> tuple[dict[TermRef, str], list[Notice]]:
+    """The terms of names with the names by which operations find them, and a notice for each that is not found.
+
+    Of more names than a merge takes, the others are left out with a notice.
+    """
+    found: dict[TermRef, str] = {}
+    notices = []
+    named = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+    if len(named) > _MOST_NAMES:
+        limit = (
+            f"{number(len(named))} names are more than can be merged at once: at most {MOST_TERMS} into one that is"
+            f" kept. Only the first {_MOST_NAMES} are listed: merge these, then the others."
+        )
+        notices.append(Notice(limit, is_error=True))
+    missed = 0
+    for name in named[:_MOST_NAMES]:
+        try:
+            ref = find_term(kind, name, viewer)
+            found[ref] = term_name(kind, ref)
+        except TermNotFoundError as missing:
+            missed += 1
+            told = not_found_message(missing, viewer) if missed <= _MOST_SIMILAR else str(missing)
+            notices.append(Notice(told, is_error=True))
+        except CurationRefusedError as refused:
+            notices.append(Notice(str(refused), is_error=True))
+    return found, notices
+
+
+def merge_page(
+    kind: str,
+    terms: Mapping[TermRef, str],
+    viewer: Viewer,
+    *,
+    kept: str = "",
+    other: str = "",
+    notices: Iterable[Notice] = (),
+    next_url: str = "",
+) -> MergePage:
+    """The page that merges terms. The one that is kept unless another is chosen is that of most memories."""
+    counts = counts_of(kind, terms, viewer)
+    shown = {ref: (str(ref), "") for ref in terms} if kind == "tag" else _names_to_merge(kind, terms)
+    ordered = sorted(shown, key=lambda ref: (-counts[ref], len(shown[ref][0]), shown[ref]))
+    kept = kept if kept in terms.values() else next((terms[ref] for ref in ordered), "")
+    return MergePage(
+        kind=kind,
+        many=plural_of(kind),
+        terms=tuple(
+            MergedTerm(
+                value=terms[ref],
+                label=shown[ref][0],
+                note=shown[ref][1],
+                count=number(counts[ref]),
+                url=term_url(kind, ref),
+                is_kept=terms[ref] == kept,
+                spoken=", ".join(part for part in shown[ref] if part),
+            )
+            for ref in ordered
+        ),
+        notices=tuple(notices),
+        other=other,
+        complete=kind,
+        url=merge_url(kind),
+        next_url=next_url,
+        back_url=next_url or reverse("curation:log"),
+    )
+
+
+def _names_to_merge(kind: str, refs: Iterable[TermRef]) -> dict[TermRef, tuple[str, str]]:
+    """The names and the types of terms that have a row; of categories their whole paths."""
+    ids = [int(ref) for ref in refs]
+    if kind == "category":
+        return {pk: (" / ".join(node.names), "") for pk, node in category_nodes(ids).items()}
+    terms = (concept_terms if kind == "concept" else entity_terms)(ids)
+    return {pk: (term.label, term.type) for pk, term in terms.items()}

@@ -1,0 +1,233 @@
+"""Several terms become one by one change, from the lists of terms, the page that merges them, and the API."""
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+
+from access.keys import make_key
+from access.models import Membership
+from access.viewer import Viewer
+from categories.models import Category, CategoryLink, Concept, Entity, LocalText, TagAlias
+from curation.checks import findings
+from curation.models import Curation
+from curation.schemas import Merge
+from curation.services import curation_apply, curation_plan, curation_undo
+from curation.working_copy import CurationRefusedError
+from memories.models import Memory, Project
+from memories.records import MemoryRecord
+from memories.services import memory_create
+from tests.curation.conftest import dump, number, tags
+from tests.html import html_of
+
+pytestmark = pytest.mark.django_db
+
+HIDDEN = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
+
+
+def merge(viewer, **asked):
+    """Apply a merge with the token of its preview, as a page does."""
+    operation = Merge(**asked)
+    plan = curation_plan(operation=operation, viewer=viewer)
+    assert plan.refusals == ()
+    applied = curation_apply(operation=operation.model_copy(update={"token": plan.token}), viewer=viewer)
+    assert applied.plan == plan
+    assert findings() == []
+    return applied
+
+
+def test_several_tags_become_one_by_one_change_with_one_undo(corpus, curator):
+    before = dump()
+    done = merge(curator, kind="tag", sources=["guests", "kettle", "hardware"], target="tea")
+    assert done.plan.title == "Merged the tags guests, kettle and hardware into tea"
+    # t2 has both kettle and hardware, t3 and t7 guests and tea, the superseded t6 guests alone, b1 and b7 hardware.
+    assert [(f.source, f.moved, f.collapsed) for f in done.plan.figures] == [
+        ("guests", 1, 2),
+        ("kettle", 2, 0),
+        ("hardware", 2, 1),
+    ]
+    assert done.plan.memories == 7
+    assert {one: tags(one) for one in ("t2", "t3", "t6", "b1")} == {
+        "t2": ["tea"],
+        "t3": ["tea"],
+        "t6": ["tea"],
+        "b1": ["crane", "tea"],
+    }
+    assert set(TagAlias.objects.values_list("alias", "tag")) == {
+        (one, "tea") for one in ("guests", "kettle", "hardware")
+    }
+    curation_undo(curation_id=done.curation.pk, viewer=curator)
+    assert dump() == before
+
+
+def test_categories_below_one_another_become_one(corpus, curator):
+    before = dump()
+    done = merge(curator, kind="category", sources=["yard", "yard/dock", "kitchen/oven"], target="kitchen")
+    paths = set(Category.objects.values_list("path", flat=True))
+    assert {path for path in paths if path.startswith(("yard", "kitchen"))} == {
+        "kitchen",
+        "kitchen/brewing",
+        "kitchen/crane",
+        "kitchen/wood",
+    }
+    assert CategoryLink.objects.filter(memory_id=number("b2"), category__path="kitchen").count() == 1
+    # Every former path leads to where it is now.
+    record = MemoryRecord(project="boat", content="A rope.", categories=("Yard/Dock/Rope", "Kitchen/Oven"))
+    made = memory_create(record=record, viewer=curator)
+    linked = CategoryLink.objects.filter(memory_id=made.pk).values_list("category__path", flat=True)
+    assert set(linked) == {"kitchen/rope", "kitchen"}
+    Memory.objects.filter(pk=made.pk).delete()
+    Category.objects.filter(path="kitchen/rope").delete()
+    curation_undo(curation_id=done.curation.pk, viewer=curator)
+    assert dump() == before
+
+
+def test_concepts_and_entities_become_one_and_come_back(corpus, curator):
+    before = dump()
+    concepts = merge(curator, kind="concept", sources=["safety", "maintenance", "boiling"], target="hospitality")
+    assert Concept.objects.get(name="hospitality").aliases == ["safety", "maintenance", "boiling"]
+    entities = merge(curator, kind="entity", sources=["person:Ada", "tool:kettle"], target="person:Mio")
+    assert Entity.objects.get(name="Mio", entity_type="person").aliases == ["Ada", "kettle", "tool:kettle"]
+    assert [entities.plan.memories, entities.curation.merged != {}] == [4, True]
+    for done in (entities, concepts):
+        curation_undo(curation_id=done.curation.pk, viewer=curator)
+    assert dump() == before
+
+
+def test_a_term_between_others_keeps_them_from_becoming_one(corpus, curator):
+    asked = Merge(kind="concept", sources=["safety", "heat"], target="boiling")
+    plan = curation_plan(operation=asked, viewer=curator)
+    assert plan.refusals == ()
+    with pytest.raises(CurationRefusedError, match="also among those that end"):
+        curation_apply(operation=Merge(kind="tag", sources=["tea", "guests"], target="tea"), viewer=curator)
+    with pytest.raises(ValueError, match="name the term that ends as source, or several as sources"):
+        Merge(kind="tag", source="tea", sources=["guests"], target="kettle")
+
+
+def test_a_curator_of_one_project_merges_tags_there_alone(corpus, curator):
+    for project in ("tea", "boat"):
+        memory_create(record=MemoryRecord(project=project, content="x", tags=("teas", "tee")), viewer=curator)
+    tea = frozenset([Project.objects.get(slug="tea").pk])
+    done = merge(
+        Viewer(tea, frozenset(["read", "write", "curate"]), tea), kind="tag", sources=["teas", "tee"], target="tea"
+    )
+    assert done.plan.memories == 1
+    assert [(f.source, f.moved) for f in done.plan.figures] == [("teas", 1), ("tee", 0)]
+    assert Memory.objects.filter(project__slug="boat", tags__contains=["teas"]).count() == 1
+    assert set(LocalText.objects.values_list("text", "tag")) == {("teas", "tea"), ("tee", "tea")}
+    assert {tuple(ids) for ids in LocalText.objects.values_list("project_ids", flat=True)} == {tuple(tea)}
+
+
+# --- the pages and the API --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def page(client, corpus):
+    client.force_login(User.objects.create_superuser("curator"))
+    return client
+
+
+def test_ticked_tags_are_merged_into_the_one_that_most_memories_have(page):
+    before = dump()
+    listed = html_of(page.get("/facets/tag/?sort=name&q=&tag=guests&tag=kettle&tag=tea"))
+    assert "Merge 3 tags…" in listed
+    asked = {"tag": ["guests", "kettle", "tea"], "type": "note", "next": "/facets/tag/?sort=name"}
+    form = page.get("/curate/merge/tag/", asked, follow=True)
+    assert form.redirect_chain[0][0].startswith("/curate/merge/tag/?term=guests&term=kettle&term=tea&next=")
+    text = html_of(form)
+    assert 'value="tea" aria-label="Keep tea" checked' in text
+    preview = html_of(page.get("/curate/merge/tag/", {"term": ["guests", "kettle", "tea"], "target": "tea"}))
+    assert "Merge the tags guests and kettle into tea" in preview
+    assert dump() == before
+    sent = {"term": ["guests", "kettle", "tea"], "target": "tea", "token": dict(HIDDEN.findall(preview))["token"]}
+    done = page.post("/curate/merge/tag/", {**sent, "next": "/facets/tag/?sort=name"})
+    assert done.headers["Location"] == "/facets/tag/?sort=name"
+    assert tags("t2") == ["tea", "hardware"]
+    page.post(f"/curate/undo/{Curation.objects.get().pk}/")
+    assert dump() == before
+
+
+def test_memories_in_every_state_count_for_the_one_to_keep(page):
+    Memory.objects.filter(pk__in=[number("t3"), number("t7")]).update(state="archived")
+    text = html_of(page.get("/curate/merge/tag/", {"term": ["guests", "kettle"]}))
+    assert 'value="guests" aria-label="Keep guests" checked' in text
+    assert re.findall(r"<td>(\d+)</td>", text) == ["3", "2"]
+    # Memories below a category count too.
+    text = html_of(page.get("/curate/merge/category/", {"term": ["kitchen", "yard"]}))
+    assert re.findall(r"<td>(\d+)</td>", text) == ["7", "3"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        pytest.param({"term": ["tea"], "target": "tea"}, "Choose two or more, of which one is kept.", id="one"),
+        pytest.param({"term": ["tea", "zxq"]}, "There is no tag “zxq” that you can see.", id="unknown"),
+        pytest.param({"term": ["tea", "kettle"], "other": "zxq"}, "There is no tag “zxq”", id="unknown to keep"),
+        pytest.param({}, "Nothing is chosen yet", id="nothing"),
+        pytest.param({"tag": [f"t{n}" for n in range(101)]}, "Give at most 100.", id="over 100 ticked"),
+        pytest.param({"tag": ["tea", "kettle"], "flavour": "red"}, "the unknown parameter", id="unknown parameter"),
+    ],
+)
+def test_a_merge_of_too_few_or_unknown_names_is_refused_at_the_form(page, asked, told):
+    assert told in html_of(page.get("/curate/merge/tag/", asked))
+
+
+def test_more_names_than_a_merge_takes_are_refused_and_few_are_looked_for(page, monkeypatch):
+    looked_for = []
+    monkeypatch.setattr(
+        "curation.merge_page.not_found_message",
+        lambda missing, viewer: looked_for.append(missing.name) or f"{missing} Did you mean tea?",
+    )
+    asked = {"term": ["tea", "kettle"], "more": "\n".join(f"zxq{n}" for n in range(5_000)), "do": "add"}
+    reply = page.post("/curate/merge/tag/", asked)
+    assert reply.status_code == 422
+    text = reply.content.decode()
+    assert "5,002 names are more than can be merged at once: at most 100 into one that is kept." in text
+    assert re.findall(r'name="term" value="([^"]+)"', text) == ["tea", "kettle"]
+    assert (looked_for, text.count("There is no tag")) == (["zxq0", "zxq1", "zxq2"], 99)
+
+
+def test_names_are_added_to_the_list_and_another_one_may_be_kept(page):
+    text = html_of(page.get("/curate/merge/tag/", {"term": "kettle", "more": "guests\r\nboat", "do": "add"}))
+    assert re.findall(r'name="term" value="([^"]+)"', text) == ["boat", "guests", "kettle"]
+    asked = {"term": ["kettle", "boat"], "target": "kettle", "other": "tea"}
+    assert "Merge the tags kettle and boat into tea" in html_of(page.get("/curate/merge/tag/", asked))
+
+
+def test_entities_are_ticked_in_their_table_by_curators_alone(page, client):
+    kettle = Entity.objects.get(name="kettle").pk
+    table = html_of(page.get("/graph/"))
+    assert f'name="term" value="#{kettle}"' in table
+    assert 'action="/curate/merge/entity/"' in table
+    reader = User.objects.create_user("reader")
+    Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"), role="reader")
+    client.force_login(reader)
+    assert "/curate/merge/" not in html_of(client.get("/graph/"))
+    assert "/curate/merge/" not in html_of(client.get("/facets/tag/?tag=tea&tag=kettle"))
+    assert client.get("/curate/merge/tag/?term=tea").status_code == 403
+
+
+def test_a_curator_of_one_project_sees_no_name_and_no_number_of_another(client, corpus):
+    person = User.objects.create_user("person")
+    Membership.objects.create(user=person, project=Project.objects.get(slug="tea"), role="curator")
+    client.force_login(person)
+    text = html_of(client.get("/curate/merge/tag/", {"term": ["hardware", "crane", "kettle"]}))
+    # One of two memories with hardware is of the other project, as is the only one with crane.
+    assert "There is no tag “crane” that you can see." in text
+    assert re.findall(r"<td>(\d+)</td>", text) == ["2", "1"]
+
+
+def test_the_api_merges_several(client, corpus, curator):
+    raw = make_key(name="agent", scopes=["read", "write", "curate"], every_project=True, viewer=curator).raw
+    headers = {"Authorization": f"Bearer {raw}"}
+
+    def call(**body):
+        return client.post("/api/curation/merge", body, content_type="application/json", headers=headers)
+
+    asked = {"kind": "tag", "sources": ["guests", "kettle"], "target": "tea"}
+    plan = call(**asked, dry_run=True).json()["plan"]
+    assert (plan["title"], plan["memories"]) == ("Merged the tags guests and kettle into tea", 5)
+    assert call(**asked, token=plan["token"]).json()["curation"]["memories"] == 5
+    refused = call(kind="tag", target="tea")
+    assert refused.status_code == 422
+    assert "name the term that ends as source, or several as sources" in refused.json()["detail"]
