@@ -1,0 +1,359 @@
+"""The context of the home page. Pure: no database, no request."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+
+from django.urls import reverse
+
+from curation.suggestions.pages import review_url
+from curation.suggestions.params import ReviewQuery
+from explorer.histogram_plot import Plot, build_plot
+from explorer.links import Link, explore_url, filter_url, memory_url
+from explorer.listings import SessionsRequest
+from explorer.saved_views import ViewRow, build_rows
+from explorer.sessions_page import SessionRow, build_sessions, sessions_url
+from home.overview import FIRST_SPAN, Coverage, Idea, News, Overview, ProjectNews, Slice
+from memories.embedding.progress import EmbeddedShare
+from memories.models import Memory
+from search.query import SearchQuery
+from text.formatting import MONTHS, local_time, memories, moment_label, number, type_family
+
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_WEEK = timedelta(days=6)
+_SPANS = (("24h", "24 hours"), ("7d", "7 days"), ("30d", "30 days"))
+# One each, for the largest types; a type has the colour of its family if no larger one has it.
+_COLOURS = ("decision", "fix", "feature", "test", "note")
+_GAP = 0.07
+# The width of the name of a year, in percent of a narrow screen.
+_MARK_WIDTH = 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class NewsItem:
+    """A memory to read first."""
+
+    id: str
+    title: str
+    url: str
+    type: Link
+    family: str
+    project: Link
+    who: Link | None
+    when: str
+    moment: str
+    iso: str
+    replaces: Link | None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The columns of one type, as an SVG path, and its key."""
+
+    colour: str
+    path: str
+    key: Link
+
+
+@dataclass(frozen=True, slots=True)
+class YearMark:
+    x: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Memories over time by type, as stacked columns with a table."""
+
+    plot: Plot
+    earlier: Link | None
+    series: tuple[Series, ...]
+    marks: tuple[YearMark, ...]
+    headings: tuple[str, ...]
+    rows: tuple[tuple[Link, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A row with a bar: a share of the largest, and up to two links."""
+
+    main: Link
+    width: str
+    other: Link | None = None
+    share: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRow:
+    project: Link
+    newest: Link | None
+    when: str
+    iso: str
+    path: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contributions:
+    name: str
+    kind: str
+    url: str
+    written: Link
+    changed: Link
+
+
+@dataclass(frozen=True, slots=True)
+class HomePage:
+    """The context of the template."""
+
+    changed: Link
+    changed_noun: str
+    since: str
+    moment: str
+    top: Link | None
+    """The project with the most changes, if there are several."""
+    facts: tuple[Link, ...]
+    last_visit: str
+    spans: tuple[Link, ...]
+    news: tuple[NewsItem, ...]
+    contributors: tuple[Contributions, ...]
+    projects: tuple[Bar, ...]
+    total: Link
+    growth: Growth
+    waiting: Link
+    questions: tuple[Link, ...]
+    views: tuple[ViewRow, ...]
+    coverage: tuple[Bar, ...]
+    newest: tuple[ProjectRow, ...]
+    more_projects: Link | None
+    sessions: tuple[SessionRow, ...]
+    all_sessions: Link
+    ideas: tuple[tuple[Link, str], ...]
+
+
+def build_home(found: Overview, *, asked: str, last_visit: datetime | None, now: datetime, zone: tzinfo) -> HomePage:
+    """Build the page. `asked` is the span or time that the reader chose; without one it begins at the last visit."""
+    return HomePage(
+        changed=_link(found.changed),
+        changed_noun="memory" if found.changed.count == 1 else "memories",
+        since=_span_text(span) if (span := span_of(asked, last_visit)) else _since_text(found.first, now, zone),
+        moment=moment_label(found.first, zone),
+        top=_link(found.projects[0]) if len(found.projects) > 1 else None,
+        facts=tuple(_facts(found)),
+        last_visit=_moment_text(last_visit, zone) if last_visit else "",
+        spans=_spans(asked, last_visit),
+        news=tuple(_news(item, now, zone) for item in found.news),
+        contributors=tuple(
+            Contributions(one.changed.label, one.kind, one.changed.url, _link(one.written), _link(one.changed))
+            for one in found.contributors
+        ),
+        projects=_bars(found.projects),
+        total=_link(found.corpus),
+        growth=_growth(found, zone, now),
+        waiting=Link(number(found.waiting), reverse("suggestions:review")),
+        questions=tuple(
+            Link(label, review_url(ReviewQuery.from_mapping({"kind": kind})), count=number(count))
+            for kind, label, count in found.questions[:6]
+        ),
+        views=build_rows(found.views, found.view_counts),
+        coverage=(*(_coverage(one) for one in found.coverage), _vectors(found.embedded, found.corpus.query)),
+        newest=tuple(_project(one, now, zone) for one in found.newest),
+        more_projects=Link(f"All {found.project_count:,}", reverse("explorer:facet_values", args=["project"]))
+        if found.project_count > len(found.newest)
+        else None,
+        sessions=build_sessions(found.sessions, SessionsRequest(), zone).rows,
+        all_sessions=Link(f"All {found.sessions.total:,}", sessions_url()),
+        ideas=tuple(_idea(idea) for idea in found.ideas),
+    )
+
+
+def _link(found: Slice) -> Link:
+    return Link(found.label, found.url, count=found.shown)
+
+
+def _idea(idea: Idea) -> tuple[Link, str]:
+    return Link(idea.typed, idea.found.url, count=idea.found.shown), idea.note
+
+
+def _facts(found: Overview) -> Iterable[Link]:
+    if found.written.count:
+        yield Link(f"{found.written.shown} dated since then", found.written.url)
+    for state in found.states:
+        yield Link(f"{state.shown} {state.label}", state.url)
+
+
+def span_of(asked: str, last_visit: datetime | None) -> str:
+    """The offered span that the page shows changes of; empty for another one, or since the last visit."""
+    since = asked or ("" if last_visit else FIRST_SPAN)
+    return since if since in dict(_SPANS) else ""
+
+
+def _spans(asked: str, last_visit: datetime | None) -> tuple[Link, ...]:
+    home = reverse("home")
+    links = [Link("Since your last visit", home, current=not asked)] if last_visit else []
+    for since, label in _SPANS:
+        current = since == span_of(asked, last_visit)
+        links.append(Link(label, f"{home}?since={since}", f"Changes of the last {label}", current=current))
+    return tuple(links)
+
+
+def _news(item: News, now: datetime, zone: tzinfo) -> NewsItem:
+    memory, old = item.memory, item.replaces
+    # The older one changes when it is replaced.
+    changed = max(memory.updated_at, old.updated_at) if old else memory.updated_at
+    people = [("agent", memory.agent)] if memory.agent else [("author", name) for name in memory.authors[:1]]
+    return NewsItem(
+        id=f"#{memory.pk}",
+        title=item.title,
+        url=memory_url(memory.pk),
+        type=Link(memory.memory_type, filter_url("type", memory.memory_type)),
+        family=type_family(memory.memory_type),
+        project=Link(memory.project.name or memory.project.slug, filter_url("project", memory.project.slug)),
+        who=next((Link(name, filter_url(key, name)) for key, name in people), None),
+        when=when_text(changed, now, zone),
+        moment=moment_label(changed, zone),
+        iso=changed.isoformat(),
+        replaces=Link(f"#{old.pk}", memory_url(old.pk), item.replaced_title) if old else None,
+    )
+
+
+def _project(one: ProjectNews, now: datetime, zone: tzinfo) -> ProjectRow:
+    newest: Memory | None = one.newest
+    peak = max(one.months, default=0)
+    path = "".join(
+        f"M{place * 4.2:.1f} 24V{24 - max(2.0, 22 * count / peak):.1f}h3V24z"
+        for place, count in enumerate(one.months)
+        if count
+    )
+    return ProjectRow(
+        project=_link(one.memories),
+        newest=Link(one.title, memory_url(newest.pk)) if newest else None,
+        when=when_text(newest.created_at, now, zone) if newest else "",
+        iso=newest.created_at.isoformat() if newest else "",
+        path=path,
+        name=f"{one.memories.label}: {memories(sum(one.months))} in the last {len(one.months)} months, the most in"
+        f" one month {peak:,}",
+    )
+
+
+# --- bars and columns --------------------------------------------------------------------------------------------
+
+
+def _bars(parts: Sequence[Slice]) -> tuple[Bar, ...]:
+    largest = max((part.count for part in parts), default=1)
+    return tuple(Bar(_link(part), f"{100 * part.count / largest:.1f}%") for part in parts)
+
+
+def _coverage(one: Coverage) -> Bar:
+    lacking = Link(f"{one.lacking.shown} {one.without}", one.lacking.url) if one.lacking.count else None
+    return Bar(
+        Link(one.label, one.having.url, count=one.having.shown), f"{one.share.percent}%", lacking, one.share.text
+    )
+
+
+def _vectors(share: EmbeddedShare, everything: SearchQuery) -> Bar:
+    status = reverse("explorer:status")
+    waiting = Link(f"{share.total - share.embedded:,} waiting", status) if not share.is_complete else None
+    text = "all" if share.is_complete else share.text
+    return Bar(Link("Vector", status if waiting else explore_url(everything)), f"{share.percent}%", waiting, text)
+
+
+def _growth(found: Overview, zone: tzinfo, now: datetime) -> Growth:
+    plot = build_plot(found.corpus.query, found.growth, None, zone, now)
+    bars = found.growth.bars
+    peak = max((bar.all for bar in bars), default=0)
+    colours = _colours([part.label for part, _ in found.types])
+    counts = [[series.get(bar.first, 0) for bar in bars] for _, series in found.types]
+    rest = [bar.all - sum(column[place] for column in counts) for place, bar in enumerate(bars)]
+    columns = [(colour, part, column) for colour, (part, _), column in zip(colours, found.types, counts, strict=True)]
+    if any(rest):
+        others = found.corpus.query.with_(not_type=tuple(sorted(part.query.type[0] for part, _ in found.types)))
+        columns.append(("other", Slice("others", sum(rest), others, found.corpus.at_least), rest))
+    floors = [0] * len(bars)
+    series = []
+    for colour, part, column in columns:
+        path = "".join(
+            f"M{place + _GAP:.2f} {_height(floor, peak)}V{_height(floor + count, peak)}"
+            f"h{1 - 2 * _GAP:.2f}V{_height(floor, peak)}z"
+            for place, (floor, count) in enumerate(zip(floors, column, strict=True))
+            if count
+        )
+        floors = [floor + count for floor, count in zip(floors, column, strict=True)]
+        series.append(Series(colour, path, _link(part)))
+    rows = tuple(
+        (
+            Link(bar.label, plot_bar.url, count=plot_bar.all),
+            tuple(f"{column[place]:,}" for _, _, column in columns),
+        )
+        for place, (bar, plot_bar) in enumerate(zip(bars, plot.bars, strict=True))
+        if bar.all
+    )
+    earlier = (
+        Link(f"‹ {found.earlier.shown} before {found.earlier.label}", found.earlier.url) if found.earlier else None
+    )
+    return Growth(plot, earlier, tuple(series), _year_marks(plot), tuple(part.label for _, part, _ in columns), rows)
+
+
+def _height(count: int, peak: int) -> str:
+    return f"{100 - 100 * count / peak:.1f}" if peak else "100"
+
+
+def _colours(types: Sequence[str]) -> list[str]:
+    free = list(_COLOURS)
+    chosen: list[str] = []
+    for name in types:
+        family = type_family(name)
+        colour = family if family in free else free[0] if free else "other"
+        if colour in free:
+            free.remove(colour)
+        chosen.append(colour)
+    return chosen
+
+
+def _year_marks(plot: Plot) -> tuple[YearMark, ...]:
+    """The first bars of years, as many as a narrow screen has room for."""
+    marks: list[YearMark] = []
+    year, free_from = "", 0.0
+    for place, bar in enumerate(plot.bars):
+        left = 100 * place / plot.slots
+        if bar.first[:4] != year and free_from <= left <= 100 - _MARK_WIDTH:
+            marks.append(YearMark(f"{left:.2f}%", bar.first[:4]))
+            free_from = left + _MARK_WIDTH
+        year = bar.first[:4]
+    return tuple(marks)
+
+
+# --- times -------------------------------------------------------------------------------------------------------
+
+
+def when_text(moment: datetime, now: datetime, zone: tzinfo) -> str:
+    """A time as people say it: the nearer, the more exactly."""
+    local, today = local_time(moment, zone), local_time(now, zone).date()
+    days = (today - local.date()).days
+    if days in (0, 1):
+        return f"{'yesterday' if days else 'today'}, {local:%H:%M}"
+    if 1 < days <= _WEEK.days:
+        return f"{_WEEKDAYS[local.weekday()][:3]}, {local:%H:%M}"
+    day = f"{local.day} {MONTHS[local.month - 1]}"
+    return day if local.year == today.year else f"{day} {local.year}"
+
+
+def _since_text(moment: datetime, now: datetime, zone: tzinfo) -> str:
+    local, today = local_time(moment, zone), local_time(now, zone).date()
+    days = (today - local.date()).days
+    if days <= 0:
+        return f"since {local:%H:%M}"
+    if days == 1:
+        return "since yesterday"
+    if days <= _WEEK.days:
+        return f"since {_WEEKDAYS[local.weekday()]}"
+    return f"since {local.day} {MONTHS[local.month - 1]}" + ("" if local.year == today.year else f" {local.year}")
+
+
+def _span_text(since: str) -> str:
+    return f"in the last {dict(_SPANS)[since]}"
+
+
+def _moment_text(moment: datetime, zone: tzinfo) -> str:
+    local = local_time(moment, zone)
+    return f"on {_WEEKDAYS[local.weekday()]} {local.day} {MONTHS[local.month - 1]} at {local:%H:%M}"

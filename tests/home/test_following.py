@@ -1,0 +1,398 @@
+"""The process that follows sources, and the pages and the API about them."""
+
+import os
+import threading
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from access.keys import make_key
+from access.viewer import command_viewer, viewer_of_user
+from home import following, jobs
+from home.following import Follower, follower_started
+from home.models import ImportJob
+from memories.following import watch
+from memories.following.services import source_gone_settle, source_new, source_stop
+from memories.following.sync import source_has_changed
+from memories.following.watch import SourceWatch
+from memories.importers.registry import importer_for
+from memories.models import FollowedSource, Memory, SourceConflict
+from memories.records import MemoryChanges
+from memories.services import memory_update
+from tests.html import html_of
+from tests.memories.foreign import write_database
+from tests.memories.test_importers_claude_mem import OBSERVATION, PRESENT, SESSION, VERSIONS
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def no_index(settings, tmp_path, monkeypatch):
+    settings.HOME = tmp_path
+    monkeypatch.setattr("home.following.ImportSink", None)
+
+
+@pytest.fixture
+def notes(tmp_path):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "oolong.md").write_text("# Oolong\n\nA tea.")
+    return folder
+
+
+def followed(path, viewer=None):
+    source = source_new(path=path, importer=importer_for(path), project="", viewer=viewer or command_viewer())
+    source.save()
+    return source
+
+
+def test_follower_reads_what_is_new_at_once_and_looks_again_later(notes, monkeypatch):
+    source = followed(notes)
+    follower = Follower()
+    follower.once()
+    source.refresh_from_db()
+    assert (source.memories, source.error, source.read_at is not None) == (1, "", True)
+
+    (notes / "sencha.md").write_text("# Sencha\n\nA tea.")
+    follower.once()
+    assert Memory.objects.count() == 1, "a source is not looked at without a pause"
+    monkeypatch.setattr(following.time, "monotonic", lambda: 1e9)
+    follower.once()
+    assert Memory.objects.count() == 2
+
+
+def test_source_that_cannot_be_read_says_why_and_does_not_stop_the_others(notes, tmp_path):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "sencha.md").write_text("# Sencha\n\nA tea.")
+    lost, other = followed(notes), followed(tmp_path / "more")
+    notes.rename(tmp_path / "away")
+    Follower().once()
+    for source in (lost, other):
+        source.refresh_from_db()
+    assert (lost.error, other.error, other.memories) == (f"{notes}: is not there.", "", 1)
+
+    (tmp_path / "away").rename(notes)
+    Follower().once()
+    lost.refresh_from_db()
+    assert (lost.error, lost.memories) == ("", 1)
+
+
+def test_source_is_not_read_for_somebody_who_may_no_longer_import(notes):
+    user = User.objects.create_superuser("ann")
+    source = followed(notes, viewer_of_user(user))
+    User.objects.filter(pk=user.pk).update(is_superuser=False, is_staff=False)
+    Follower().once()
+    source.refresh_from_db()
+    assert source.error.startswith("Importing from this machine needs the rights to read, write and curate")
+    assert not Memory.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("look", "pause"),
+    [(0.001, 2.0), (0.04, 5.0), (0.07, 8.0), (0.6, 8.0), (2.0, 20.0)],
+)
+def test_looks_take_less_than_a_hundredth_of_the_time_unless_changes_would_be_found_too_late(look, pause):
+    assert following._pause(look) == pytest.approx(pause)
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """The paths of the folders that are looked through."""
+    through = []
+
+    def look(source):
+        through.append(source.path)
+        return source_has_changed(source)
+
+    monkeypatch.setattr(watch, "source_has_changed", look)
+    return through
+
+
+@pytest.fixture
+def follower():
+    return Follower()
+
+
+@pytest.fixture
+def again(notes, looks, follower):
+    """A function that lets a follower look at a folder, in which nothing has changed for a while, at once."""
+    os.utime(notes / "oolong.md", (0, 0))
+    followed(notes)
+
+    def again():
+        follower._due.clear()
+        looks.clear()
+        follower.once()
+        return len(looks)
+
+    assert [again() for _ in range(4)] == [1, 1, 0, 0]
+    return again
+
+
+def test_folder_is_looked_through_only_after_the_system_reported_a_change_in_it(again, notes):
+    (notes / "green").mkdir()
+    (notes / "green" / "sencha.md").write_text("# Sencha\n\nA tea.")
+    os.utime(notes / "green" / "sencha.md", (0, 0))
+    assert [again() for _ in range(3)] == [1, 1, 0]
+    # In the folder that is new, and only in its text.
+    (notes / "green" / "sencha.md").write_text("# Sencha\n\nSteamed.")
+    assert again() == 1
+    assert Memory.objects.get(title="Sencha").content == "# Sencha\n\nSteamed."
+
+
+def test_folders_that_are_not_read_are_not_watched(again, notes, tmp_path):
+    (tmp_path / "other").mkdir()
+    (notes / "linked").symlink_to(tmp_path / "other", target_is_directory=True)
+    (notes / "node_modules" / "package").mkdir(parents=True)
+    assert again() == 1
+    while again():
+        pass
+    (tmp_path / "other" / "note.md").write_text("# Of others")
+    (notes / "node_modules" / "package" / "readme.md").write_text("# Of a package")
+    assert again() == 0
+
+
+def test_folder_that_is_replaced_is_looked_through_and_watched_anew(again, notes, tmp_path):
+    notes.rename(tmp_path / "former")
+    again()
+    assert FollowedSource.objects.get().error == f"{notes}: is not there."
+    (tmp_path / "former").rename(notes)
+    assert [again() for _ in range(2)] == [1, 0]
+    (notes / "oolong.md").unlink()
+    assert again() == 1
+    assert Memory.objects.get().state == "deleted"
+
+
+def test_answer_of_somebody_is_followed_though_nothing_changed_in_the_folder(again):
+    source_gone_settle(FollowedSource.objects.get(), delete=True)
+    assert again() == 1
+
+
+def test_system_that_misses_a_change_is_not_relied_on_any_more(again, follower, notes, monkeypatch):
+    monkeypatch.setattr(SourceWatch, "_reported", lambda self, path: False)
+    (notes / "oolong.md").write_text("# Oolong\n\nRolled.")
+    assert again() == 0
+    monkeypatch.setattr(watch, "_CHECK_SECONDS", 0.0)
+    for one in follower._watches.values():
+        one._check_at = 0.0
+    assert [again() for _ in range(4)] == [1, 1, 1, 1]
+    assert Memory.objects.get().content == "# Oolong\n\nRolled."
+
+
+def test_folder_that_the_system_does_not_watch_is_looked_through(notes, looks, monkeypatch):
+    def refuse(*paths, **options):
+        raise OSError("the limit of watches is reached")
+        yield
+
+    monkeypatch.setattr(watch.watchfiles, "watch", refuse)
+    followed(notes)
+    follower = Follower()
+    for _ in range(3):
+        follower._due.clear()
+        follower.once()
+    assert (len(looks), Memory.objects.count()) == (3, 1)
+
+
+def test_process_that_follows_is_started_once_there_is_a_source(notes, monkeypatch):
+    monkeypatch.setattr(following, "_LOOK_SECONDS", 0.01)
+    started = threading.Event()
+    arguments = []
+    there = [False, False, True]
+    monkeypatch.setattr(
+        following, "FollowedSource", SimpleNamespace(objects=SimpleNamespace(exists=lambda: there.pop(0)))
+    )
+
+    def start(process):
+        arguments.append(process._arguments)
+        started.set()
+
+    with follower_started(start):
+        assert started.wait(10)
+    assert arguments == [["follow_sources", "--skip-checks"]]
+    assert FollowedSource.objects.count() == 0
+
+
+@pytest.fixture
+def owner(client):
+    client.force_login(User.objects.create_superuser("owner"))
+    return client
+
+
+def key(*, every_project=True, projects=()):
+    scopes = ["read", "write", "curate"]
+    made = make_key(name="k", scopes=scopes, viewer=command_viewer(), every_project=every_project, projects=projects)
+    return {"Authorization": f"Bearer {made.raw}"}
+
+
+@pytest.fixture
+def conflict(notes):
+    """A followed folder with a memory that was edited here and changed there."""
+    source = followed(notes)
+    Follower().once()
+    memory = Memory.objects.get()
+    memory_update(memory_id=memory.pk, changes=MemoryChanges(title="Oolong", content="Mine."), viewer=command_viewer())
+    (notes / "oolong.md").write_text("# Oolong\n\nTheirs.")
+    Follower().once()
+    return source, memory
+
+
+def test_imports_list_what_is_followed_with_its_memories_and_conflicts(owner, conflict):
+    source, _ = conflict
+    page = html_of(owner.get("/imports/"))
+    assert f'<a class="link" href="/imports/followed/{source.pk}/">{source.path}</a>' in page
+    assert "<strong>1 memory · 1 conflict</strong>" in page
+    assert "No process follows sources at present." in page
+    # The imports that it brought are on its own page.
+    assert "Imports so far" not in page
+    assert "1 new, 0 updated, 0 refused" in html_of(owner.get(f"/imports/followed/{source.pk}/"))
+
+
+def test_source_that_was_just_named_is_shown_as_being_read_until_it_is(owner, notes, tmp_path):
+    source = followed(notes)
+    for path in ("/imports/", f"/imports/followed/{source.pk}/"):
+        page = html_of(owner.get(path))
+        assert "being read for the first time" in page
+        assert 'hx-trigger="every 2s"' in page
+        assert "No process follows sources" not in page
+    Follower().once()
+    for path, id_ in (("/imports/", "followed"), (f"/imports/followed/{source.pk}/", "source")):
+        fragment = html_of(owner.get(path, headers={"HX-Request": "true"}))
+        assert fragment.lstrip().startswith(f"<{'section' if id_ == 'followed' else 'div'}")
+        assert f'id="{id_}"' in fragment
+        assert "every 2s" not in fragment
+    assert "1 memory" in html_of(owner.get("/imports/", headers={"HX-Request": "true"}))
+
+    FollowedSource.objects.update(read_at=None, created_at=timezone.now() - timedelta(minutes=2))
+    page = html_of(owner.get("/imports/"))
+    assert "not read yet" in page
+    assert "No process follows sources" in page
+
+
+@pytest.mark.parametrize(
+    ("take", "text"), [("source", "# Oolong\n\nTheirs."), ("here", "Mine.")], ids=["of the source", "of here"]
+)
+def test_conflict_is_shown_with_both_sides_and_decided(owner, conflict, take, text):
+    source, memory = conflict
+    address = f"/imports/followed/{source.pk}/"
+    page = html_of(owner.get(address))
+    assert "<dt>content</dt><dd><del>Mine.</del><ins># Oolong Theirs.</ins></dd>" in page
+    owner.post(f"{address}conflicts/{memory.pk}/", {"take": take})
+    memory.refresh_from_db()
+    assert (memory.content, SourceConflict.objects.count()) == (text, 0)
+    # The other tab of the browser says so, and nothing else happens.
+    assert owner.post(f"{address}conflicts/{memory.pk}/", {"take": take}).status_code == 404
+
+
+def test_when_most_is_gone_the_page_asks_and_then_the_source_is_stopped(owner, notes, monkeypatch):
+    monkeypatch.setattr("memories.following.sync.MANY", 0)
+    (notes / "sencha.md").write_text("# Sencha\n\nA tea.")
+    source = followed(notes)
+    Follower().once()
+    for file in list(notes.iterdir()):
+        file.unlink()
+    Follower().once()
+    address = f"/imports/followed/{source.pk}/"
+    assert "2 memories are gone at once" in html_of(owner.get(address))
+    owner.post(f"{address}gone/", {"answer": "delete"})
+    Follower().once()
+    assert set(Memory.objects.values_list("state", flat=True)) == {"deleted"}
+    page = html_of(owner.post(f"{address}stop/", follow=True))
+    assert "is followed no longer. Its memories stay." in page
+    assert not FollowedSource.objects.exists()
+    assert owner.get(address).status_code == 404
+
+
+def test_import_of_a_source_that_changed_since_is_undone_all_the_same_if_somebody_insists(owner, notes, monkeypatch):
+    monkeypatch.setattr(jobs, "_start", lambda: None)
+    source = followed(notes)
+    Follower().once()
+    first = source.batches.get()
+    (notes / "oolong.md").write_text("# Oolong\n\nRolled.")
+    Follower().once()
+    source_stop(source)
+
+    owner.post(f"/imports/batches/{first.pk}/undo/")
+    job = ImportJob.objects.get()
+    assert "Undo it all the same" not in html_of(owner.get(f"/imports/{job.pk}/"))
+    jobs.jobs_run()
+    # After an undo that was interrupted nobody knows what was changed since.
+    ImportJob.objects.update(is_changed_since=False, error="It was interrupted. Try again.")
+    assert "Undo it all the same" not in html_of(owner.get(f"/imports/{job.pk}/"))
+    owner.post(f"/imports/{job.pk}/undo/")
+    jobs.jobs_run()
+    page = html_of(owner.get(f"/imports/{job.pk}/"))
+    assert "1 memory was changed since" in page
+    assert "--force" not in page
+    assert "Undo it all the same" in page
+    owner.post(f"/imports/{job.pk}/undo/", {"force": "1"})
+    jobs.jobs_run()
+    assert not Memory.objects.exists()
+    # Another undo of it would ask again.
+    assert ImportJob.objects.get().state == "undone"
+
+
+def test_api_lists_decides_and_stops(client, conflict):
+    source, memory = conflict
+    headers = key()
+    listed = client.get("/api/follows", headers=headers).json()
+    assert (listed["is_running"], [one["conflicts"] for one in listed["follows"]]) == (False, [1])
+    one = client.get(f"/api/follows/{source.pk}", headers=headers).json()
+    assert (one["path"], one["memories"], one["problem"]) == (source.path, 1, "")
+    assert [(found["memory"], found["is_gone"]) for found in one["open"]] == [(memory.pk, False)]
+    assert {"field": "content", "here": "Mine.", "source": "# Oolong\n\nTheirs."} in one["open"][0]["differences"]
+
+    def post(path, body):
+        return client.post(f"/api/follows/{source.pk}/{path}", body, content_type="application/json", headers=headers)
+
+    assert post(f"conflicts/{memory.pk}", {"take": "both"}).status_code == 422
+    assert post(f"conflicts/{memory.pk}", {"take": "source"}).json()["conflicts"] == 0
+    assert post(f"conflicts/{memory.pk}", {"take": "source"}).status_code == 404
+    assert post("gone", {"answer": "keep"}).status_code == 200
+    assert client.delete(f"/api/follows/{source.pk}", headers=headers).status_code == 204
+    assert client.get(f"/api/follows/{source.pk}", headers=headers).status_code == 404
+
+
+def test_who_may_not_write_everything_sees_nothing_of_what_is_followed(client, conflict):
+    source, memory = conflict
+    headers = key(every_project=False, projects=[memory.project])
+    assert client.get("/api/follows", headers=headers).status_code == 403
+    assert client.get(f"/api/follows/{source.pk}", headers=headers).status_code == 403
+    # The same for one that is not there.
+    assert client.get("/api/follows/999", headers=headers).status_code == 403
+    path = f"/api/follows/{source.pk}/conflicts/{memory.pk}"
+    taken = client.post(path, {"take": "source"}, content_type="application/json", headers=headers)
+    assert taken.status_code == 403
+    assert client.delete(f"/api/follows/{source.pk}", headers=headers).status_code == 403
+    client.force_login(User.objects.create_user("ann"))
+    assert source.path not in html_of(client.get("/imports/"))
+    assert client.get(f"/imports/followed/{source.pk}/").status_code == 403
+
+
+def test_found_stores_are_followed_from_the_page_if_their_format_is(owner, tmp_path, monkeypatch):
+    (tmp_path / ".claude-mem").mkdir()
+    store = write_database(
+        tmp_path / ".claude-mem" / "claude-mem.db",
+        VERSIONS + PRESENT,
+        {"schema_versions": [{"version": 30}], "sdk_sessions": [SESSION], "observations": [OBSERVATION]},
+        wal=True,
+    )
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.delenv("CLAUDE_MEM_DATA_DIR", raising=False)
+    assert "Keep up with them" in html_of(owner.get("/imports/found/"))
+    reply = owner.post("/imports/start/", {"path": [str(store)], "follow": "1"})
+    source = FollowedSource.objects.get()
+    assert reply.url == f"/imports/followed/{source.pk}/"
+    assert "being read for the first time" in html_of(owner.get("/imports/"))
+    Follower().once()
+    assert Memory.objects.count() == 1
+    page = html_of(owner.get("/imports/found/"))
+    assert "It is followed already." in page
+    assert "Keep up with them" not in page
+    again = owner.post("/imports/start/", {"path": [str(store)], "follow": "1"}, follow=True)
+    assert "is followed already." in html_of(again)
+    strange = owner.post("/imports/start/", {"path": ["/etc"], "follow": "1"}, follow=True)
+    assert "/etc is not among the known places of this machine." in html_of(strange)
