@@ -48,6 +48,7 @@ _FURTHER_FILTERS: dict[str, Any] = {
     "match_all": _SWITCH,
     "since": {"type": "string", "description": "30d; m: months"},
     "updated_since": _TEXT,
+    "as_of": _TEXT,
 }
 _PAGE: dict[str, Any] = {"page": _NUMBER, "limit": _NUMBER}
 _RECORD: dict[str, Any] = {
@@ -87,7 +88,7 @@ CORE = (
     ),
     Tool(
         "timeline",
-        "Step 2: what was remembered around a memory (anchor: an id or a time; or the best hit of query). Takes"
+        "Step 2: what was remembered around a memory (anchor: id or time; or the best hit of query). Takes"
         " search's filters.",
         tools.timeline_of,
         {
@@ -116,7 +117,7 @@ CORE = (
     ),
     Tool(
         "retrieve_memory",
-        "Search and whole memories in one: dear, for narrow questions. include_facets: tags, memory_types, date_buckets"
+        "Search with whole memories: dear, for narrow questions. include_facets: tags, memory_types, date_buckets"
         " counted over all matches. Takes search's filters.",
         tools.retrieve_memory,
         {"query": _TEXT, **_FILTERS, "include_facets": _SWITCH, **_PAGE, **_OUTPUT_SHORT},
@@ -124,7 +125,7 @@ CORE = (
     ),
     Tool(
         "list_categories",
-        "Categories with counts; filter is a part of a name.",
+        "Categories with counts; filter: part of a name.",
         category_tools.list_categories,
         {
             "sort_by": {"enum": list(CATEGORY_SORTS)},
@@ -213,7 +214,7 @@ CORE = (
 FURTHER = (
     Tool(
         "list_values",
-        "Page the values of a facet with counts: every tag, concept, entity, type, project… Takes search's filters.",
+        "Page the values of a facet with counts. Takes search's filters.",
         vocabulary_tools.list_values,
         {
             "facet": {"enum": list(FACET)},
@@ -240,15 +241,14 @@ FURTHER = (
     ),
     Tool(
         "changes",
-        "What was created, edited, superseded, deleted, restored… since 7d or a date, oldest first; further with"
-        " after=cursor.",
+        "What was created, edited, deleted… since 7d or a date, oldest first; further with after=cursor.",
         memory_tools.changes,
         {"since": _TEXT, "after": _TEXT, "project": _LIST, "kind": _LIST, "limit": _NUMBER},
         inputs=(ChangesRequest, OutputOptions),
     ),
     Tool(
         "history",
-        "The changes of a memory, newest first, with values before and after.",
+        "Changes of a memory, newest first, with values before and after.",
         memory_tools.history,
         {"id": _NUMBER, "limit": _NUMBER},
         inputs=(memory_tools.HistoryOf, OutputOptions),
@@ -256,7 +256,7 @@ FURTHER = (
     ),
     Tool(
         "restore",
-        "Undelete a memory, take it back to how it was after an event of its history, or undo a forget.",
+        "Undelete a memory, take it back to after an event of its history, or undo a forget.",
         memory_tools.restore,
         {"id": _NUMBER, "event": _TEXT, "forgotten": _NUMBER, "reason": _TEXT},
         scope="write",
@@ -272,6 +272,13 @@ FURTHER = (
         idempotent=False,
     ),
     Tool(
+        "views",
+        "Saved searches: counts, arguments for search.",
+        memory_tools.views,
+        {},
+        inputs=(OutputOptions,),
+    ),
+    Tool(
         "session_context",
         "What to know when work on a project starts.",
         memory_tools.session_context,
@@ -282,7 +289,7 @@ FURTHER = (
         "curate",
         "Edit the vocabulary. create, edit: term or name, description, type, aliases, weight, memories. relate: term,"
         " how, other; of entities with fact, evidence (ids); remove ends it. rename: term, name. alias: add, remove."
-        " move: category, parent. merge: source, target.",
+        " move: category, parent. merge: sources, target.",
         vocabulary_tools.curate,
         {
             "operation": {"enum": list(vocabulary_tools.OPERATIONS)},

@@ -8,6 +8,7 @@ from agent_tools.tools import Arguments, hidden_line, pairs_of_arguments, warnin
 from explorer.links import memory_url
 from explorer.timeline_api import index_row
 from memories.queries import memory_details
+from memories.recalls import opened, recalled
 from memories.records import MemoryId
 from memories.services import MemoryNotFoundError
 from search.query import SearchQuery
@@ -31,6 +32,7 @@ class Fetch(Params):
 def search(arguments: Arguments, viewer: Viewer) -> str:
     query = SearchQuery.from_pairs([("page_size", str(_RESULTS)), *pairs_of_arguments(arguments)])
     result = run(query, viewer, include_facets=False, detail=HitDetail.INDEX)
+    recalled(viewer, [hit.id for hit in result.hits])
     rows = [{"id": str(hit.id), "title": index_row(hit).title, "url": _url(hit.id)} for hit in result.hits]
     # The pair has no place for them; a model reads whatever the reply has.
     return json.dumps({"results": rows, **hidden_line(result), **warning_lines(result.warnings)}, ensure_ascii=False)
@@ -41,6 +43,7 @@ def fetch(arguments: Arguments, viewer: Viewer) -> str:
     detail = memory_details(viewer, [wanted]).get(wanted)
     if detail is None:
         raise MemoryNotFoundError(wanted)
+    opened(viewer, [wanted])
     memory = detail.memory
     metadata = {
         "project": memory.project.slug,

@@ -1,5 +1,6 @@
-"""The tools beyond the three layers: similar memories, changes and histories, and the context of a session."""
+"""The tools beyond the three layers: similar memories, saved views, changes and histories, the context of a session."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -7,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from access.viewer import Viewer
-from agent_tools.rendering import CellValue, drop_empty_columns, encode, render_rows
+from agent_tools.rendering import CellValue, OutputOptions, drop_empty_columns, encode, render_rows
 from agent_tools.tools import (
     Arguments,
     changes_text,
@@ -29,6 +30,7 @@ from explorer.history_api import ChangesRequest, HistoryRequest
 from explorer.listings import visible_project_ids
 from explorer.session_context import ContextRequest
 from explorer.session_context import session_context as context_of
+from explorer.take_out import search_arguments
 from explorer.timeline_api import cut_title
 from memories.changes import changes as feed
 from memories.history import maker_of, memory_history
@@ -38,10 +40,14 @@ from memories.services import MemoryNotFoundError, memory_restore, memory_versio
 from search.query import SearchQuery
 from search.result import HitDetail
 from search.run import run
+from search.saved_views import count_views, openable_views
 from search.similar import MAX_SIMILAR_TEXT, SimilarRequest, similar_memories, similar_to_text
+from text.formatting import number
 from web.command_line import command
 from web.params import Params, QueryError, Text
 from web.validation import Problem
+
+_VIEWS = 100
 
 
 class SimilarTo(Params):
@@ -101,6 +107,25 @@ def _proposed(query: SearchQuery, limit: int, viewer: Viewer) -> list[dict[str, 
         for pair in pairs
         if pair.subject_id in titles and pair.target_id in titles
     ]
+
+
+def views(arguments: Arguments, viewer: Viewer) -> str:
+    """The saved views, each with what it counts and the arguments with which `search` finds the same."""
+    options = read_model(OutputOptions, arguments)
+    found = openable_views(viewer)[:_VIEWS]
+    counts = count_views(found, viewer)
+    rows: list[dict[str, CellValue]] = []
+    for one in found:
+        count = counts.get(one.id)
+        rows.append(
+            {
+                "name": one.view.name,
+                "description": one.view.description,
+                "memories": number(count.total, at_least=count.at_least) if count else "not counted in time",
+                "search": json.dumps(search_arguments(one.query), ensure_ascii=False),
+            }
+        )
+    return render_rows({"total": len(found)}, "views", drop_empty_columns(rows), options, lambda n: "raise it")
 
 
 class ForgetRequest(Params):

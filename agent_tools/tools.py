@@ -27,6 +27,7 @@ from explorer.visible_tree import CategoryNotFoundError
 from memories.history import EventNotFoundError, HistoryEvent, memory_history, superseded_by
 from memories.models import Memory, Project
 from memories.queries import MemoryDetail
+from memories.recalls import recalled
 from memories.records import SUPERSEDES_REL, MemoryChanges, MemoryId, MemoryRecord, Slug100, StrictMemoryRecord
 from memories.services import (
     AlreadyExistsError,
@@ -165,7 +166,10 @@ class Tool:
 
 
 # The parameters of a search that filter; others sort, page and count.
-_FILTERS = (*(spec.key for spec in FACETS), "from", "to", "since", "updated_since", "has", "no", "match_all")
+_FILTERS = (
+    *(spec.key for spec in FACETS),
+    *("from", "to", "since", "updated_since", "recalled_since", "as_of", "has", "no", "match_all"),
+)
 
 
 def _shown_names(model: type[BaseModel]) -> Iterable[str]:
@@ -251,9 +255,11 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
     query = _query(rest, INDEX_SIZE)
     if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_VALUES)
+        recalled(viewer, [hit.id for hit in found.answer.hits])
         head = _page(found.answer, _all_facets) | unified_head(found)
         return render_rows(head, "results", unified_rows(found.hits), options, _next_page(query))
     result = run(query, viewer, facet_limit=FACET_VALUES, detail=HitDetail.INDEX)
+    recalled(viewer, [hit.id for hit in result.hits])
     return render_rows(_page(result, _all_facets), "memories", index_rows(result.hits), options, _next_page(query))
 
 

@@ -8,16 +8,15 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qsl
 
 from django.contrib.auth.models import User
-from django.db.models import Q, QuerySet
 
 from access.models import AuditEvent
 from access.sign_in import owner_to_sign_in
 from access.viewer import Viewer, viewer_of_user
 from agent_tools.claude_mem.arguments import read_arguments
 from explorer.timeline_api import index_row
+from memories.recalls import recalled
 from search.engines import with_engine
 from search.engines.base import Engine
 from search.models import SavedView
@@ -25,7 +24,7 @@ from search.plan import resolve_query
 from search.query import MAX_TEXT_LENGTH, FacetScope, Mode, SearchQuery, Sort
 from search.result import Hit, HitDetail
 from search.run import run
-from search.saved_views import saved_view_save
+from search.saved_views import openable_views, query_of, saved_view_save
 from search.snapshots import snapshot
 from web.errors import ApiError
 from web.params import MAX_VALUE_LENGTH
@@ -73,7 +72,7 @@ def listed(viewer: Viewer) -> list[dict[str, Any]]:
 
 def described(view: SavedView, viewer: Viewer) -> dict[str, Any]:
     """A corpus with the numbers that it has now."""
-    query = _query(view)
+    query = query_of(view)
     over_results = query.replace(facet_scope=FacetScope.RESULTS)
     result = run(over_results, viewer, include_facets=True, facet_limit=20, detail=HitDetail.NONE)
     types = next((facet.values for facet in result.facets or () if facet.spec.key == "type"), ())
@@ -104,7 +103,7 @@ def answered(view: SavedView, question: str, viewer: Viewer) -> dict[str, Any]:
     """The memories of a corpus that fit a question best, in place of a written answer."""
     if not question.strip():
         raise ApiError(400, "invalid_request", "question: is missing.")
-    query = _query(view)
+    query = query_of(view)
     asked = query.with_(text=question.strip()[:MAX_TEXT_LENGTH], mode=Mode.HYBRID, sort=None, page_size=_PAGE)
     hits: list[Hit] = []
     for page in range(1, _LARGEST // _PAGE + 1):
@@ -115,6 +114,7 @@ def answered(view: SavedView, question: str, viewer: Viewer) -> dict[str, Any]:
         if len(hits) >= _ANSWERS or not result.has_more:
             break
     hits = hits[:_ANSWERS]
+    recalled(viewer, [hit.id for hit in hits])
     nothing = f"None of the {_LARGEST} memories that fit the question best is" if result.has_more else "No memory is"
     lines = [
         "No model answers here; read these memories of the corpus, best first, and answer yourself."
@@ -139,12 +139,12 @@ def corpus(name: str, viewer: Viewer) -> SavedView:
     return view
 
 
-def _views(viewer: Viewer) -> QuerySet[SavedView]:
-    mine = Q(owner=owner_to_sign_in())
-    if viewer.project_ids is not None:
-        # The names and filters of the owner's other views may be of other projects.
-        mine &= Q(slug__startswith=_PREFIX)
-    return SavedView.objects.filter(mine | Q(visibility=SavedView.Visibility.TEAM)).order_by("name", "id")[:_MOST]
+def _views(viewer: Viewer) -> list[SavedView]:
+    """The views that the viewer may open, and the corpora of this port, which its projects narrow anyway."""
+    found = {one.id: one.view for one in openable_views(viewer)}
+    built = SavedView.objects.filter(owner=owner_to_sign_in(), slug__startswith=_PREFIX)
+    found |= {view.pk: view for view in built[:_MOST]}
+    return sorted(found.values(), key=lambda view: (view.name, view.pk))[:_MOST]
 
 
 def _owner() -> User:
@@ -152,10 +152,6 @@ def _owner() -> User:
     if owner is None:
         raise ApiError(409, "no_owner", "This database has no owner yet, who would own the corpus.")
     return owner
-
-
-def _query(view: SavedView) -> SearchQuery:
-    return SearchQuery.read(parse_qsl(view.query))[0]
 
 
 def _members(query: SearchQuery, hits: Sequence[Hit], viewer: Viewer) -> set[int]:

@@ -21,6 +21,7 @@ from explorer.session_context import ContextRequest, session_context
 from explorer.timeline_api import index_row
 from memories.models import Project
 from memories.queries import MemoryDetail, visible_to
+from memories.recalls import recalled
 from search.query import SORT_ALIASES
 from search.result import Hit, HitDetail
 from search.run import run
@@ -138,6 +139,7 @@ def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
     viewer = _viewer()
     asked = read_arguments(pairs, viewer)
     result = run(asked.query, viewer, include_facets=False, detail=HitDetail.INDEX)
+    recalled(viewer, [hit.id for hit in result.hits])
     lines = [f"Found {result.total} result(s)", *asked.notes, *(warning.message for warning in result.warnings)]
     if result.hits:
         lines += ["", *_table(result.hits)]

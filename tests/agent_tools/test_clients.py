@@ -131,6 +131,7 @@ def test_tools_are_listed_with_their_hints(shared_ids, site):
         "history",
         "restore",
         "forget",
+        "views",
         "session_context",
         "curate",
     ]

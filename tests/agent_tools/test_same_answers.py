@@ -48,6 +48,7 @@ FILTERS = {
     "state": ("archived", "superseded"),
     "from": ("2024-02-01",),
     "since": ("30d", "10y"),
+    # Not `recalled`: each answer to an agent changes that order.
     "sort": ("newest", "oldest", "updated", "title"),
     "page": ("2", "9"),
     "page_size": ("3", "5", "25"),

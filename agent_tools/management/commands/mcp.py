@@ -15,6 +15,7 @@ from access.models import AuditEvent
 from access.sign_in import owner_to_sign_in
 from access.viewer import Viewer, viewer_of_user
 from agent_tools.workflow import DEFAULT_PROFILE, PROFILE_NAMES
+from memories import recalls
 from web.command_line import local_command
 
 KEY = "MNEMOSCOPE_KEY"
@@ -46,7 +47,10 @@ class Command(BaseCommand):
                 pool.submit(connection.close)
         self.stderr.write(f"Mnemoscope serves MCP over standard input and output, as {who}.", style_func=str)
 
-        anyio.run(serve_stdio, viewer_of, prepare, tools)
+        try:
+            anyio.run(serve_stdio, viewer_of, prepare, tools)
+        finally:
+            recalls.store_now()
 
 
 def viewer_of(context: object) -> Viewer:
@@ -85,6 +89,7 @@ def prepare() -> None:
         queries = SharedQueries()
         query.use(queries)
         queries.prepare()
+        recalls.store_in_background()
         _is_prepared = True
 
 
