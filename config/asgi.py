@@ -11,8 +11,10 @@ django.setup(set_prefix=False)
 from django.conf import settings  # noqa: E402
 
 from agent_tools.asgi import McpApplication  # noqa: E402 - they read the settings
+from explorer.site_history import record_in_background as record_history  # noqa: E402
 from memories.embedding import query  # noqa: E402
 from memories.embedding.shared import RemoteQueries  # noqa: E402
+from memories.recalls import store_in_background as store_recalls  # noqa: E402
 from search.cross_encoder import load_in_background as load_cross_encoder  # noqa: E402
 from search.warmup import warm_in_background  # noqa: E402
 from web.exchange import ExchangeApplication  # noqa: E402
@@ -30,3 +32,5 @@ query.use(RemoteQueries())
 steady_memory()
 load_cross_encoder()
 warm_in_background()
+store_recalls()
+record_history()

@@ -154,7 +154,8 @@ def _write(archive: zipfile.ZipFile, place: Place, stop: Stop) -> Manifest:
         command = [
             str(_program("pg_dump", major)), "--format=custom", "--compress=1", "--no-owner", "--no-privileges",
             "--no-comments", "--lock-wait-timeout=60000", "--no-password", f"--snapshot={snapshot}",
-            *(f"--exclude-table-data=public.{name}" for name in (*DERIVED, *SIGNED_IN)), f"--dbname={place.dsn}",
+            *(f"--exclude-table-data=public.{name}" for name in (*DERIVED, *SIGNED_IN)), *_extensions(reader),
+            f"--dbname={place.dsn}",
         ]  # fmt: skip
         with (
             subprocess.Popen(
@@ -178,6 +179,15 @@ def _write(archive: zipfile.ZipFile, place: Place, stop: Stop) -> Manifest:
         manifest = _inventory(reader, major, sequences)
     archive.writestr(MANIFEST, json.dumps(asdict(manifest), indent=1))
     return manifest
+
+
+def _extensions(reader: psycopg.Connection[Any]) -> tuple[str, ...]:
+    """The extensions of a dump of a cluster: all but Citus, so that a server without it can verify the backup."""
+    names = [name for (name,) in reader.execute("SELECT extname FROM pg_extension ORDER BY extname")]
+    if "citus" not in names:
+        return ()
+    kept = [name for name in names if name != "plpgsql" and not name.startswith("citus")]
+    return tuple(f"--extension={name}" for name in kept)
 
 
 def _inventory(reader: psycopg.Connection[Any], major: int, sequences: dict[str, int]) -> Manifest:

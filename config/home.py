@@ -22,6 +22,7 @@ OWN = (
     "queries.sock",
     "secret_key*",
     "static",
+    "static-bundles",
     "test",
     "verify-*",
 )

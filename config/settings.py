@@ -173,6 +173,7 @@ INSTALLED_APPS = [
     "search",
     "explorer",
     "curation",
+    "home",
     "agent_tools",
     "config",  # for the command `up`
     "bench",  # for the command `evaluate`
@@ -182,6 +183,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "web.middleware.StaticFiles",
     "web.middleware.policy_headers",
+    "web.middleware.compress_pages",
     "web.middleware.refuse_absolute_names",
     "web.middleware.database_outage",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -213,14 +215,21 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "explorer.http.menu",
+                "curation.suggestions.menu.open_questions",
                 "web.context.command",
             ],
+            "builtins": ["web.fragments"],
         },
-    }
+    },
+    {
+        "BACKEND": "django.template.backends.jinja2.Jinja2",
+        "DIRS": [BASE_DIR / "templates" / "fragments"],
+        "OPTIONS": {"environment": "web.fragments.environment"},
+    },
 ]
 
 # Requests that a process answers at once; the others wait for their turn, up to this number, and more are refused.
-REQUESTS_AT_ONCE = env_int("REQUESTS_AT_ONCE", 8, low=1, high=64)
+REQUESTS_AT_ONCE = env_int("REQUESTS_AT_ONCE", 4, low=1, high=64)
 REQUESTS_WAITING = env_int("REQUESTS_WAITING", 500, low=0, high=100_000)
 # Static files and the health of the site, which do not wait for the others.
 LIGHT_REQUESTS_AT_ONCE = 2
@@ -232,7 +241,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_URL = "access:sign_in"
-LOGIN_REDIRECT_URL = "explorer:explore"
+LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "access:sign_in"
 
 LANGUAGE_CODE = "en-us"
@@ -245,6 +254,11 @@ STATIC_ROOT = HOME / "static"
 FILE_UPLOAD_PERMISSIONS = 0o600
 FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o700
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "web.bundles.BundleFinder",
+]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
@@ -297,6 +311,8 @@ if OIDC_ISSUER:
     # People are recognised by the provider's id for them, never by an address.
     ACCOUNT_EMAIL_VERIFICATION, ACCOUNT_UNIQUE_EMAIL = "none", False
 
+# No process loads a model, even if the packages are there.
+WITHOUT_EMBEDDINGS = env_bool("WITHOUT_EMBEDDINGS", False)
 # Empty: the packaged all-MiniLM-L6-v2. Otherwise a folder, or a name that sentence-transformers knows.
 EMBEDDING_MODEL = os.environ.get("EMBEDDING_MODEL", "").strip()
 # The lowest similarity to a query that counts as a semantic match; it depends on the model.
@@ -347,8 +363,10 @@ METRICS_TOKEN = env_secret("METRICS_TOKEN", least=16)
 MNEMOSCOPE_KEY = os.environ.get("MNEMOSCOPE_KEY", "").strip()
 # The limit of keys without their own.
 API_REQUESTS_PER_MINUTE = env_int("API_REQUESTS_PER_MINUTE", 1_200, low=1, high=1_000_000)
-# The categories, concepts, entities and tags that one memory may add to the vocabulary, except in imports.
+# The categories, concepts, entities and tags that one memory may add, except in imports with all rights.
 MAX_NEW_NAMES = env_int("MAX_NEW_NAMES", 50, low=1, high=100_000)
+# Whether it is counted how often memories are recalled.
+RECALLS = env_bool("RECALLS", True)
 
 LOG_LEVEL = env_choice("LOG_LEVEL", "WARNING", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])
 LOG_FORMAT = env_choice("LOG_FORMAT", "TEXT", ["TEXT", "JSON"]).lower()

@@ -6,9 +6,9 @@ from django.http import HttpRequest, HttpResponseRedirect, HttpResponseServerErr
 from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.urls import include, path
-from django.views.generic import RedirectView
 
 from config.api import api
+from home import views as home
 from web.exchange import current_id
 
 admin.autodiscover()
@@ -27,11 +27,12 @@ def server_error(request: HttpRequest) -> HttpResponseServerError:
 handler500 = server_error
 
 urlpatterns = [
-    path("", RedirectView.as_view(pattern_name="explorer:explore", query_string=True), name="home"),
+    path("", home.home, name="home"),
     path("favicon.ico", favicon),
     path("", include("access.urls")),
     path("", include("explorer.urls")),
     path("", include("curation.urls")),
+    path("", include("home.urls")),
     path("", include("explorer.graph.urls")),
     path("", include("curation.suggestions.urls")),
     path("api/", api.urls),

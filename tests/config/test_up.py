@@ -263,7 +263,7 @@ def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
     assert link.startswith(f"http://127.0.0.1:{port}/")
     assert len(LINK.findall(first.output)) == 1
     address, _ = open_in_browser(link)
-    assert address == f"http://127.0.0.1:{port}/explore/"
+    assert address == f"http://127.0.0.1:{port}/"
     assert (home / "address").read_text() == f"http://127.0.0.1:{port}"
     assert command(home, "sign_in_link").startswith(f"http://127.0.0.1:{port}/sign-in/?token=")
     eventually(lambda: first.index_state() == "ready")
@@ -288,7 +288,7 @@ def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
     assert second.index_state() == "ready"
     assert "Collected" not in second.output
     assert "empty" not in second.output
-    assert open_in_browser(link_after)[0] == f"http://127.0.0.1:{port}/explore/"
+    assert open_in_browser(link_after)[0] == f"http://127.0.0.1:{port}/"
     with pytest.raises(urllib.error.HTTPError, match="403"):
         open_in_browser(link)  # its one use was in the first run
 

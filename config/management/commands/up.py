@@ -28,6 +28,9 @@ from agent_tools import asgi
 from agent_tools.claude_mem import worker
 from categories.searched_terms import terms_refresh_all
 from config.backup_schedule import scheduled_backups
+from home.following import follower_started
+from home.jobs import SAMPLE
+from memories import recalls
 from memories.embedding.models import missing_packages
 from memories.models import Memory, Project
 from search.engines.index import follower as indexer
@@ -42,8 +45,6 @@ from web.serving import CannotListenError, address_file, is_loopback, listen, se
 
 logger = logging.getLogger("mnemoscope.up")
 
-# The sample memories of an invented team, loaded into an empty database.
-SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 # Seconds that the first page waits for the search index; without it the database answers.
 INDEX_SECONDS = 5.0
 # An index that is followed lags by a second, or by minutes after very many changes.
@@ -136,7 +137,13 @@ class Command(BaseCommand):
                     f"Create an account first: {local_command('createsuperuser')} (or: changepassword owner)."
                 )
             site = site_address(host, port)
-            with shared_metrics(), supervise() as start, address_file(site), scheduled_backups():
+            with (
+                shared_metrics(),
+                supervise() as start,
+                address_file(site),
+                scheduled_backups(),
+                follower_started(start),
+            ):
                 self.start_helpers(start)
                 for _ in range(workers - 1):
                     # This process is the first.
@@ -223,7 +230,8 @@ class Command(BaseCommand):
 
 
 def leave_database() -> None:
-    """Close all connections, and stop the embedded Postgres if no other process uses it."""
+    """Store what waits, close all connections, and stop the embedded Postgres if no other process uses it."""
+    recalls.store_now()
     connections.close_all()
     # Not at exit of the interpreter: it waits for the threads of requests, which wait for the database.
     if leave := getattr(getattr(connection, "server", None), "leave", None):
