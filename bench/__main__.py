@@ -22,7 +22,7 @@ from django.core.management.base import CommandError  # noqa: E402
 from bench.progress import Progress  # noqa: E402
 from bench.report import Row, machine  # noqa: E402
 from bench.sandbox import BenchmarkError  # noqa: E402
-from bench.speed import categories, embedding, hybrid, load, sizes, vectors  # noqa: E402
+from bench.speed import categories, embedding, hybrid, load, pages, sizes, vectors  # noqa: E402
 from bench.speed.metrics import growth_lines  # noqa: E402
 from bench.speed.peers import PEERS  # noqa: E402
 from bench.speed.runner import Benchmark, Options, measure  # noqa: E402
@@ -36,6 +36,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "categories": categories.BENCHMARK,
     "embedding": embedding.BENCHMARK,
     "load": load.BENCHMARK,
+    "pages": pages.BENCHMARK,
 }
 
 

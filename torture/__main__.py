@@ -1,13 +1,15 @@
-"""`python -m torture`: kill a site while everybody writes, and look for leaks between projects.
+"""`python -m torture`: kill a site while everybody writes, restore its backups, and look for leaks between projects.
 
-Both commands start a site of their own in a folder of their own, and exit with 1 if anything is wrong.
+The commands start a site of their own in a folder of their own, and exit with 1 if anything is wrong.
 """
 
 import argparse
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+from torture.backups import run_backups
 from torture.campaign import Options, run_campaign
 from torture.isolation_site import run_isolation
 from torture.site import ROOT
@@ -21,22 +23,29 @@ def parse_arguments() -> argparse.Namespace:
     add("--cycles", type=int, default=1_000_000, help="end after this many faults (default: after --minutes)")
     add("--minutes", type=float, default=5.0, help="end after this time (5)")
     add("--fault", action="append", default=[], metavar="WORDS", help="only faults with these words; can be repeated")
-    add("--model", default="hashed-words", help="EMBEDDING_MODEL of the site (hashed-words, which loads at once)")
     add("--disk", type=int, default=1_500, metavar="MB", help="the size of the disk that is filled (1500)")
+    add(
+        "--database",
+        default="",
+        metavar="URL",
+        help="use this database, made for the campaign, and spread it if it is on the coordinator of a Citus cluster",
+    )
     isolation = commands.add_parser("isolation", help="probe what partial viewers can learn of others' projects")
     isolation.add_argument("--probes", type=int, default=1_000, help="reads and writes of the viewers (1000)")
-    isolation.add_argument(
-        "--public-text", action="store_true", help="let a curator of all projects describe hidden terms too"
-    )
-    for command in (campaign, isolation):
+    backups = commands.add_parser("backups", help="back up while everybody writes, restore and compare")
+    backups.add_argument("--times", type=int, default=3, help="the number of backups (3)")
+    for command in (campaign, backups):
+        add = command.add_argument
+        add("--model", default="hashed-words", help="EMBEDDING_MODEL of the site (hashed-words, which loads at once)")
+    for command in (campaign, isolation, backups):
         add = command.add_argument
         add("--seed", type=int, default=1, help="the same seed makes the same faults, writes and questions (1)")
         add("--port", type=int, default=8250, help="the port of the site (8250)")
         add("--folder", type=Path, default=ROOT / "var" / "torture", help="everything is below it (var/torture)")
         add("--json", type=Path, metavar="FILE", help="write every figure to this file")
     parsed = parser.parse_args()
-    if min(getattr(parsed, name, 1) for name in ("cycles", "minutes", "probes")) <= 0:
-        parser.error("--cycles, --minutes and --probes take positive numbers")
+    if min(getattr(parsed, name, 1) for name in ("cycles", "minutes", "probes", "times")) <= 0:
+        parser.error("--cycles, --minutes, --probes and --times take positive numbers")
     parsed.folder = parsed.folder.resolve()
     return parsed
 
@@ -51,17 +60,23 @@ def main() -> int:
 
     if arguments.command == "isolation":
         given = (arguments.folder, arguments.port, arguments.probes, arguments.seed, arguments.json)
-        return run_isolation(*given, say, public_text=arguments.public_text)
-    options = Options(
+        return run_isolation(*given, say)
+    common = Options(
         seed=arguments.seed,
         folder=arguments.folder,
         port=arguments.port,
+        model=arguments.model,
+        json=arguments.json,
+    )
+    if arguments.command == "backups":
+        return run_backups(common, arguments.times, say)
+    options = replace(
+        common,
         cycles=arguments.cycles,
         seconds=arguments.minutes * 60,
         faults=tuple(arguments.fault),
-        model=arguments.model,
         disk_megabytes=arguments.disk,
-        json=arguments.json,
+        database=arguments.database,
     )
     return run_campaign(options, say)
 

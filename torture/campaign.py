@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from urllib.parse import quote
 import psycopg
 
 from torture.clients import Http, McpHttp, McpStdio, NoAnswerError, Pages, RefusedError, Rest
+from torture.cluster import has_citus
 from torture.faults import FAULTS, Fault, Scene
 from torture.ledger import FACETS, Entry, Ledger
 from torture.site import ROOT, Site, SiteError, remove_folder, small_disk
@@ -35,12 +36,13 @@ class Options:
     seed: int
     folder: Path
     port: int
-    cycles: int
-    seconds: float
+    cycles: int = 0
+    seconds: float = 0.0
     faults: tuple[str, ...] = ()
     model: str = "hashed-words"
     disk_megabytes: int = 1500
     json: Path | None = None
+    database: str = ""
 
 
 @dataclass
@@ -55,6 +57,7 @@ class Figures:
     seconds: float = 0.0
     cycles: int = 0
     tracebacks: int = 0
+    deadlocks: int = 0
 
 
 class Campaign:
@@ -63,7 +66,7 @@ class Campaign:
     def __init__(self, options: Options, home: Path, no_disk: str) -> None:
         self.options, self.home = options, home
         self.rng = random.Random(options.seed)
-        self.site = Site(home, options.port, EMBEDDING_MODEL=options.model)
+        self.site = Site(home, options.port, database=options.database, EMBEDDING_MODEL=options.model)
         self.ledger = Ledger(PROJECT)
         self.findings = self.ledger.findings
         self.figures = Figures()
@@ -75,12 +78,17 @@ class Campaign:
 
     def prepare(self) -> None:
         """Start the site, and make the keys and the writers."""
+        if has_citus(self.site):
+            self.site.output("migrate", "-v", "0")
+            self.site.output("distribute", "--yes", "--shards", "8")
         self.site.start()
         self.site.wait_until_it_answers()
         key = self.site.output(
             "create_api_key", "torture", "--scopes", "admin", "--per-minute", "1000000", "-v", "0"
         ).strip()
         link = self.site.output("sign_in_link").strip().splitlines()[-1].strip()
+        if self.options.database and self.ids_in_database([1]):
+            raise SiteError("The database has memories of an earlier campaign: make a new one.")
         self.http = Http(self.options.port, {"Authorization": f"Bearer {key}"})
         self.prober = SingleWriter(Rest(self.http), "", self.ledger, self.traffic, f"{self.options.seed} prober")
         entry, version = self.prober.new()
@@ -101,7 +109,9 @@ class Campaign:
             Curator(self.http, McpHttp(self.http), copy.copy(pages), *common),
             self.importer,
         ]
-        self.scene = Scene(self.site, self.home.parent, self.rng, [stdio], self.importer, self.no_disk)
+        self.scene = Scene(
+            self.site, self.home.parent, self.rng, [stdio], self.importer, self.http, self.findings, self.no_disk
+        )
         for writer in self.writers:
             writer.start()
 
@@ -112,7 +122,8 @@ class Campaign:
         """The faults of this campaign; those that cannot be done here are noted with the reason."""
         chosen = []
         for fault in FAULTS:
-            if self.options.faults and not any(word in fault.name for word in self.options.faults):
+            is_named = any(word in fault.name for word in self.options.faults)
+            if not (is_named if self.options.faults else fault.weight):
                 continue
             if reason := fault.reason_not(self.scene):
                 self.figures.skipped[fault.name] = reason
@@ -125,7 +136,7 @@ class Campaign:
     def run(self, say: Any) -> None:
         begun = time.monotonic()
         faults = self.chosen_faults()
-        weights = [fault.weight for fault in faults]
+        weights = [fault.weight or 1 for fault in faults]
         while self.figures.cycles < self.options.cycles and time.monotonic() - begun < self.options.seconds:
             self.figures.cycles += 1
             self.traffic.cycle = self.figures.cycles
@@ -293,16 +304,10 @@ class Campaign:
             if not cursor:
                 return found
 
-    def read(self, ids: Iterable[int]) -> dict[int, Mapping[str, Any]]:
+    def read(self, ids: Collection[int]) -> dict[int, Mapping[str, Any]]:
         """Memories by id."""
-        replies: dict[int, Mapping[str, Any]] = {}
-        wanted = sorted(ids)
-        for start in range(0, len(wanted), 100):
-            body = {"ids": wanted[start : start + 100]}
-            reply = self.ask("POST", "/api/memories/batch", body)
-            replies.update({memory["id"]: memory for memory in reply["memories"]})
-        self.figures.compared["memories by id"] += len(wanted)
-        return replies
+        self.figures.compared["memories by id"] += len(ids)
+        return read_memories(lambda body: self.ask("POST", "/api/memories/batch", body), ids)
 
     def check_all(self, say: Any) -> None:
         """Compare every memory of the campaign, and run the commands that check a home."""
@@ -315,7 +320,7 @@ class Campaign:
         self.check_found(None, query)
         backup = self.options.folder / "torture.backup"
         backup.unlink(missing_ok=True)
-        for command in (["index", "--check"], ["check_vocabulary"], ["backup", str(backup)], ["verify", str(backup)]):
+        for command in (*self.index_check(), ["check_vocabulary"], ["backup", str(backup)], ["verify", str(backup)]):
             done = self.site.command(*command, seconds=900)
             last = (done.stdout + done.stderr).strip().splitlines()[-1:]
             self.figures.checks[command[0]] = f"exit code {done.returncode}. {last[0] if last else ''}"
@@ -324,12 +329,19 @@ class Campaign:
                 self.findings.add(f"{command[0]} fails", (done.stdout + done.stderr)[-1000:])
         backup.unlink(missing_ok=True)
 
+    def index_check(self) -> list[list[str]]:
+        """The check of the index, which only a database of one machine has."""
+        return [] if self.options.database else [["index", "--check"]]
+
     def end(self) -> None:
         self.traffic.end()
         stop_stdio(self.writers)
         self.site.stop()
         if self.site.log.exists():
-            self.figures.tracebacks = self.site.log.read_text(errors="replace").count("Traceback")
+            log = self.site.log.read_text(errors="replace")
+            self.figures.tracebacks, self.figures.deadlocks = log.count("Traceback"), log.lower().count("deadlock")
+            if self.figures.deadlocks:
+                self.findings.add("deadlock", f"{self.figures.deadlocks} lines of the log name one")
 
     # ── Report ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -346,7 +358,9 @@ class Campaign:
             "cores": os.cpu_count(),
             "memories": sum(entry.version is not None for entry in ledger.entries),
             "acknowledged": {name: dict(verbs) for name, verbs in sorted(through.items())},
+            "seconds_of_an_answer": {name: _spread(seconds) for name, seconds in sorted(ledger.seconds.items())},
             "unanswered": dict(ledger.unanswered),
+            "reasons": dict(ledger.reasons.most_common(20)),
             "unanswered_but_done": ledger.done_unanswered,
             "arrived_late": ledger.late,
             "refused": dict(ledger.refused.most_common(20)),
@@ -356,6 +370,7 @@ class Campaign:
             "skipped": figures.skipped,
             "checks": figures.checks,
             "tracebacks": figures.tracebacks,
+            "deadlocks": figures.deadlocks,
             "findings": dict(ledger.findings.counts),
             "examples": ledger.findings.examples,
         }
@@ -363,6 +378,16 @@ class Campaign:
     def write_json(self) -> None:
         if self.options.json is not None:
             self.options.json.write_text(json.dumps(self.report(), indent=1) + "\n")
+
+
+def read_memories(ask: Callable[[Any], Any], ids: Iterable[int]) -> dict[int, Mapping[str, Any]]:
+    """Memories by id, a hundred in a request."""
+    replies: dict[int, Mapping[str, Any]] = {}
+    wanted = sorted(ids)
+    for start in range(0, len(wanted), 100):
+        found = ask({"ids": wanted[start : start + 100]})["memories"]
+        replies.update({memory["id"]: memory for memory in found})
+    return replies
 
 
 def _value(facet: str, name: str) -> str:
@@ -378,9 +403,9 @@ def _spread(seconds: list[float]) -> dict[str, float]:
     ordered = sorted(seconds)
     return {
         "cycles": len(ordered),
-        "median": round(statistics.median(ordered), 1),
-        "p95": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))], 1),
-        "worst": round(ordered[-1], 1),
+        "median": round(statistics.median(ordered), 2),
+        "p95": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))], 2),
+        "worst": round(ordered[-1], 2),
     }
 
 
@@ -400,19 +425,22 @@ def lines_of(report: Mapping[str, Any]) -> list[str]:
         for name, row in sorted(report["back"].items(), key=lambda item: -item[1]["cycles"])
     ]
     lines += [f"| {name} | skipped: {reason} | | | |" for name, reason in report["skipped"].items()]
-    lines += ["", "| interface | acknowledged writes |", "|---|---|"]
-    lines += [
-        f"| {name} | {', '.join(f'{number:,} {verb}' for verb, number in sorted(verbs.items()))} |"
-        for name, verbs in report["acknowledged"].items()
-    ]
+    lines += ["", "| interface | acknowledged writes | an answer, median | 95 % | worst |", "|---|---|---|---|---|"]
+    for name, spread in report["seconds_of_an_answer"].items():
+        verbs = sorted(report["acknowledged"].get(name, {}).items())
+        done = ", ".join(f"{number:,} {verb}" for verb, number in verbs) or "none"
+        lines.append(f"| {name} | {done} | {spread['median']} s | {spread['p95']} s | {spread['worst']} s |")
     compared = ", ".join(f"{number:,} {what}" for what, number in report["compared"].items())
+    reasons = "; ".join(f"{number} {reason}" for reason, number in report["reasons"].items()) or "none"
     found = ", ".join(f"{number} {what}" for what, number in report["findings"].items()) or "none"
     lines += [
         "",
         f"{writes:,} writes were acknowledged and {unanswered:,} got no answer, of which"
         f" {report['unanswered_but_done']:,} were done all the same. Compared: {compared}.",
+        f"Reasons of no answer: {reasons}.",
         f"Searches that lagged behind: {len(report['stale'])}, at most {max(report['stale'], default=0)} s."
-        f" Refused: {sum(report['refused'].values())}. Tracebacks in the log: {report['tracebacks']}.",
+        f" Refused: {sum(report['refused'].values())}. Tracebacks in the log: {report['tracebacks']},"
+        f" deadlocks: {report['deadlocks']}.",
         *(f"`{name}`: {said}" for name, said in report["checks"].items()),
         f"**Wrong: {found}.**",
     ]

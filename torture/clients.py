@@ -31,6 +31,7 @@ class RefusedError(Exception):
 class Answer:
     status: int
     headers: Mapping[str, str]
+    """By their names in lower case."""
     text: str
     cookies: tuple[str, ...] = ()
 
@@ -68,7 +69,7 @@ class Http:
         finally:
             connection.close()
         cookies = tuple(response.headers.get_all("Set-Cookie", []))
-        return Answer(response.status, dict(response.getheaders()), text, cookies)
+        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, text, cookies)
 
     def done(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
         """The JSON of a request that was done; RefusedError for one that was refused."""
@@ -279,7 +280,7 @@ class Pages:
         own = {"project": found[1], "state": "active", "_continue": "1"}
         data = {**_fields_of_form(form.text), **_as_form(fields), **own}
         answer = self.post("/admin/memories/memory/add/", data)
-        made = re.search(r"/admin/memories/memory/(\d+)/change/", answer.headers.get("Location", ""))
+        made = re.search(r"/admin/memories/memory/(\d+)/change/", answer.headers.get("location", ""))
         if made is None:
             raise RefusedError(_said(answer))
         return int(made[1])
@@ -306,7 +307,7 @@ class Pages:
 
     def merge(self, kind: str, source: str, target: str) -> None:
         """Merge one term into another: the preview, and its confirmation."""
-        found = self.get("/curate/?" + urlencode({"kind": kind, "name": source})).headers.get("Location", "")
+        found = self.get("/curate/?" + urlencode({"kind": kind, "name": source})).headers.get("location", "")
         if not found.startswith(f"/curate/{kind}/"):
             raise NoAnswerError(f"the page of {source} is not found")
         address = found.replace("/curate/", "/curate/merge/", 1)

@@ -14,12 +14,15 @@ from pathlib import Path
 import psutil
 import psycopg
 
-from torture.clients import McpStdio
+from torture.clients import Http, McpStdio, NoAnswerError
+from torture.cluster import NodeProcess, node_processes
+from torture.ledger import Findings
 from torture.site import Site, signal_all
 from torture.writers import Importer
 
 CLOCK = Path(__file__).with_name("clock.c")
 PAUSED_SECONDS = (0.3, 2.0)
+QUIET_SECONDS = 30.0
 
 
 @dataclass
@@ -31,6 +34,8 @@ class Scene:
     rng: random.Random
     stdio: list[McpStdio]
     importer: Importer
+    http: Http
+    findings: Findings
     no_disk: str = ""  # why there is no small disk
 
     def some_seconds(self, low: float, high: float) -> float:
@@ -39,7 +44,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Fault:
-    """`act` returns the time from which the site has a chance to recover."""
+    """`act` returns the time from which the site has a chance to recover. One without weight is done if it is named."""
 
     name: str
     weight: float
@@ -150,7 +155,8 @@ def exhausted(scene: Scene) -> float:
 def full_disk(scene: Scene) -> float:
     """Fill the disk of the home, and make room again."""
     ballast = scene.folder / "ballast"
-    with ballast.open("wb") as file, contextlib.suppress(OSError):
+    # The disk may be full already: of data of the site itself.
+    with contextlib.suppress(OSError), ballast.open("wb") as file:
         free = os.statvfs(ballast).f_bavail * os.statvfs(ballast).f_frsize
         os.posix_fallocate(file.fileno(), 0, max(free, 1))
         while True:  # what was freed meanwhile
@@ -158,7 +164,7 @@ def full_disk(scene: Scene) -> float:
             file.write(b"\0" * 65536)
             file.flush()
     time.sleep(scene.some_seconds(1.0, 5.0))
-    ballast.unlink()
+    ballast.unlink(missing_ok=True)
     return time.monotonic()
 
 
@@ -180,18 +186,59 @@ def clock(scene: Scene) -> float:
     return time.monotonic()
 
 
+def node(scene: Scene) -> float:
+    """Kill one server of a cluster, and start it again. Meanwhile every error has to say that the database is away."""
+    chosen: NodeProcess = scene.rng.choice(node_processes(scene.site))
+    chosen.kill()
+    until = time.monotonic() + scene.some_seconds(3.0, 8.0)
+    while time.monotonic() < until:
+        for path in ("/api/search?q=token&include_facets=1", "/api/search?sort=newest", "/"):
+            with contextlib.suppress(NoAnswerError):
+                answer = scene.http.ask("GET", path)
+                if answer.status not in (200, 302, 503):
+                    scene.findings.add("unclear error", f"{path}: {answer.status} {answer.text[:300]}")
+        time.sleep(0.2)
+    chosen.start()
+    return time.monotonic()
+
+
+def nothing(scene: Scene) -> float:
+    """Let everybody write, with an import in between."""
+    scene.importer.is_wanted.set()
+    time.sleep(QUIET_SECONDS)
+    return time.monotonic()
+
+
+def _not_embedded(scene: Scene) -> str:
+    return "the database is not the site's own" if scene.site.database else ""
+
+
+def _no_clock(scene: Scene) -> str:
+    return _not_embedded(scene) or ("" if shutil.which("cc") else "it needs a C compiler (cc)")
+
+
+def _no_nodes(scene: Scene) -> str:
+    return (
+        ""
+        if node_processes(scene.site)
+        else "it needs a cluster with workers on this machine, and the right to kill them"
+    )
+
+
 FAULTS = (
-    Fault("kill a backend of Postgres", 14, backend),
+    Fault("kill a backend of Postgres", 14, backend, _not_embedded),
     Fault("drop all connections", 14, dropped),
     Fault("pause a process", 14, paused),
-    Fault("kill the index follower", 14, follower),
+    Fault("kill the index follower", 14, follower, _not_embedded),
     Fault("exhaust the connections", 8, exhausted),
-    Fault("kill Postgres", 8, postmaster),
+    Fault("kill Postgres", 8, postmaster, _not_embedded),
     Fault("kill MCP over stdio", 5, stdio),
     Fault("kill the web server", 3, web),
     Fault("kill an import", 3, an_import),
     Fault("kill the embedding worker", 4, worker),
     Fault("kill everything", 2, everything),
-    Fault("fill the disk", 2, full_disk, lambda scene: scene.no_disk),
-    Fault("jump of the clock", 0.6, clock, lambda scene: "" if shutil.which("cc") else "it needs a C compiler (cc)"),
+    Fault("fill the disk", 2, full_disk, lambda scene: scene.no_disk or _not_embedded(scene)),
+    Fault("jump of the clock", 0.6, clock, _no_clock),
+    Fault("kill a server of the cluster", 8, node, _no_nodes),
+    Fault("no fault", 0, nothing),
 )

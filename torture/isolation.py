@@ -259,7 +259,8 @@ class Asker:
                 ("about", {rng.choice(("concept", "entity")): name}),
                 ("about", {"entity": "tool:kettle", "to": name}),
                 ("similar", {"id": number}),
-                ("changes", {"since": "7d", "limit": 200}),
+                # With all their tokens: where a text is cut depends on the digits of its times.
+                ("changes", {"since": "7d", "limit": 200, "max_tokens": 100_000}),
                 ("history", {"id": number}),
                 ("session_context", {"project": [rng.choice((watcher.project, HIDDEN))]}),
             )
@@ -354,13 +355,9 @@ def _template(address: str) -> str:
 
 
 class Others:
-    """Somebody who sees everything and a curator of the hidden project, who write, curate and delete there.
+    """Somebody who sees everything and a curator of the hidden project, who write, curate and delete there."""
 
-    With `public_text` the former curates hidden terms too, whose text may be public.
-    """
-
-    def __init__(self, seed: int, *, public_text: bool) -> None:
-        self.curators = (HIDDEN_CURATOR, OWNER) if public_text else (HIDDEN_CURATOR,)
+    def __init__(self, seed: int) -> None:
         self.rng = random.Random(f"others {seed}")
         self.hidden: list[int] = []
         self.names = 0
@@ -379,7 +376,7 @@ class Others:
         yield self.store(self.rng.choice(SHARED))
         kinds = ("tag", "concept", "entity", "category")
         for name in fresh:
-            yield from self.curate(self.rng.choice(self.curators), self.rng.choice(kinds), name)
+            yield from self.curate(self.rng.choice((HIDDEN_CURATOR, OWNER)), self.rng.choice(kinds), name)
         shared = self.rng.choice((*SHARED, fresh[0]))
         kind = self.rng.choice(kinds)
         # A curator of the hidden project alone may touch none of the words of others.
@@ -494,11 +491,10 @@ def replay(
     turns: list[Turn],
     seed: int,
     *,
-    public_text: bool = False,
     progress: Callable[[int, Leaks], None] | None = None,
 ) -> Leaks:
     """Ask the same where others write, and compare."""
-    others, leaks = Others(seed, public_text=public_text), Leaks()
+    others, leaks = Others(seed), Leaks()
     written: dict[str, set[str]] = {watcher.name: set() for watcher in WATCHERS}
     projects = {watcher.name: watcher.project for watcher in WATCHERS}
     world.settle(-1)

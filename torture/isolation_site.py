@@ -44,7 +44,7 @@ class SiteWorld:
             return self._call(question)
         if answer.status >= 500:
             raise SiteError(f"{answer.status} for {question.text}: {answer.text[:300]}")
-        etag = answer.headers.get("ETag", "") if question.interface == "rest" else ""
+        etag = answer.headers.get("etag", "") if question.interface == "rest" else ""
         return Answer(answer.status, answer.text, etag)
 
     def _call(self, question: Question) -> Answer:
@@ -72,15 +72,15 @@ class SiteWorld:
         self.site.stop()
 
 
-def run_isolation(
-    folder: Path, port: int, probes: int, seed: int, json_file: Path | None, say: Any, *, public_text: bool
-) -> int:
+def run_isolation(folder: Path, port: int, probes: int, seed: int, json_file: Path | None, say: Any) -> int:
     """Ask the same in two copies of a home, print what depended on hidden data, and return 1 if anything did."""
     quiet, noisy = folder / "quiet", folder / "noisy"
     for home in (quiet, noisy):
         remove_folder(home)
     # Without a model, so that no answer depends on how far a worker has come.
-    first = Site(quiet, port, EMBEDDING_MODEL=str(folder / "no-model"))
+    # Recalls would count what is asked here, and be stored at another time in each world.
+    options = {"EMBEDDING_MODEL": str(folder / "no-model"), "RECALLS": "0"}
+    first = Site(quiet, port, **options)
     try:
         first.start()
         first.wait_until_it_answers()
@@ -99,13 +99,13 @@ def run_isolation(
             )
             say(f"{step * PROBES_PER_STEP} probes {where}")
 
-    second = Site(noisy, port, EMBEDDING_MODEL=str(folder / "no-model"))
+    second = Site(noisy, port, **options)
     try:
         world = SiteWorld(first, keys)
         turns = record(world, probes, seed, progress)
         world.end()
         world = SiteWorld(second, keys)
-        leaks = replay(world, turns, seed, public_text=public_text, progress=progress)
+        leaks = replay(world, turns, seed, progress=progress)
         world.end()
     finally:
         for site in (first, second):

@@ -6,7 +6,7 @@ done or not, but wholly: the next look decides which, and it stays so.
 
 import random
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,6 +37,7 @@ class Entry:
     external_id: str = ""
     version: Version | None = None  # None: it is not there
     doubt: "Write | None" = None
+    writes: int = 0  # those that have begun
 
     def fields(self, version: Version) -> dict[str, Any]:
         """The record of a version, as it is stored and as it is read."""
@@ -104,6 +105,9 @@ class Ledger:
         self.entries: list[Entry] = []
         self.acknowledged: Counter[tuple[str, str]] = Counter()
         self.unanswered: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        # How long answers took, by interface.
+        self.seconds: dict[str, list[float]] = defaultdict(list)
         self.done_unanswered = 0
         self.refused: Counter[str] = Counter()
         self.findings = Findings()
@@ -113,6 +117,7 @@ class Ledger:
         self._lock = threading.RLock()
         self.late = 0
         self._refused_tokens: dict[str, str] = {}
+        self._tokens: dict[str, Entry] = {}
         # New memories of writes that got no answer: the server may still be at it after a look that did not find them.
         self._open: dict[str, tuple[Entry, Version]] = {}
 
@@ -122,12 +127,19 @@ class Ledger:
         """A request is about to be sent."""
         with self._lock:
             self.started += 1
-            for entry in write.after:
+            for entry, version in write.after.items():
+                self._tokens[version.token] = entry
+                entry.writes += 1
                 if entry not in self._known:
                     self._known.add(entry)
                     self.entries.append(entry)
                 entry.doubt = write
                 self.touched.add(entry)
+
+    def took(self, through: str, seconds: float) -> None:
+        """An answer of any kind came after some seconds."""
+        with self._lock:
+            self.seconds[through].append(seconds)
 
     def acknowledge(self, write: Write, ids: Iterable[int] = ()) -> None:
         """It was answered; for new memories with their ids, in their order."""
@@ -145,10 +157,11 @@ class Ledger:
                 self._refused_tokens[version.token] = reason
             self._settle(write, is_done=False)
 
-    def leave_open(self, write: Write) -> None:
+    def leave_open(self, write: Write, reason: str = "") -> None:
         """Nobody knows: the next look finds out."""
         with self._lock:
             self.unanswered[write.through] += 1
+            self.reasons[reason[:150]] += 1
             for entry, version in write.after.items():
                 if entry.version is None:
                     self._open[version.token] = entry, version
@@ -200,7 +213,7 @@ class Ledger:
         outcomes = set()
         for entry, version in write.after.items():
             reply = replies.get(entry.id or 0)
-            outcomes.add(reply is not None and not _differences(entry, version, reply))
+            outcomes.add(reply is not None and not differences(entry, version, reply))
         if len(outcomes) > 1:
             tokens = [version.token for version in write.after.values()]
             self.findings.add("half-written", f"{write.through} {write.verb} of {tokens}")
@@ -212,7 +225,7 @@ class Ledger:
         entry, version = self._open.pop(token)
         if entry.version is not None:
             self.findings.add("doubled or never written", f"#{number} {token} is #{entry.id} already")
-        elif different := _differences(entry, version, reply):
+        elif different := differences(entry, version, reply):
             self.findings.add("not as written", f"#{number} {version} arrived late: {different}")
         entry.id, entry.version = number, version
         self.late += 1
@@ -224,7 +237,7 @@ class Ledger:
                 self.findings.add("there although it is not", f"#{entry.id} by {entry.origin}")
         elif reply is None:
             self.findings.add("lost", f"#{entry.id} {entry.version} by {entry.origin}, cycle {entry.cycle}")
-        elif different := _differences(entry, entry.version, reply):
+        elif different := differences(entry, entry.version, reply):
             self.findings.add("not as written", f"#{entry.id} {entry.version} by {entry.origin}: {different}")
 
     def expected_ids(self, cycle: int | None, *, deleted: bool) -> set[int]:
@@ -254,6 +267,21 @@ class Ledger:
                 counts["categories"].update(paths)
         return counts
 
+    def standing(self) -> dict[Entry, tuple[Version, int]]:
+        """The memories whose last write was acknowledged, each with its version and the number of its writes."""
+        with self._lock:
+            entries = [entry for entry in self.entries if entry.doubt is None]
+            return {entry: (entry.version, entry.writes) for entry in entries if entry.version is not None}
+
+    def tokens(self) -> set[str]:
+        """The tokens of all writes that have begun."""
+        with self._lock:
+            return set(self._tokens)
+
+    def entry_of(self, token: str) -> Entry | None:
+        """The memory that was written with a token."""
+        return self._tokens.get(token)
+
     def take_touched(self) -> set[Entry]:
         """The memories that were written since the last call."""
         with self._lock:
@@ -270,8 +298,8 @@ def _ancestors(path: str) -> list[str]:
     return ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
 
 
-def _differences(entry: Entry, version: Version, reply: Mapping[str, Any]) -> list[str]:
-    """The fields in which a memory differs from a version of it."""
+def differences(entry: Entry, version: Version, reply: Mapping[str, Any]) -> list[str]:
+    """Describe the fields in which a memory differs from a version of it."""
     wanted = entry.fields(version)
     read = {
         "title": reply["title"],

@@ -24,10 +24,14 @@ class SiteError(Exception):
 
 
 class Site:
-    """`manage.py up` as a child, with everything that it starts."""
+    """`manage.py up` as a child, with everything that it starts: on a Postgres of its own, or on the one in `database`,
+    an URL.
+    """
 
-    def __init__(self, home: Path, port: int, **environment: str) -> None:
-        self.home, self.port = home, port
+    def __init__(self, home: Path, port: int, *, database: str = "", **environment: str) -> None:
+        self.home, self.port, self.database = home, port, database
+        if database:
+            environment.update(DATABASE_URL=database, SEARCH_ENGINE="postgres")
         self.log = home.with_name(f"{home.name}.log")
         self._environment = environment
         # Variables of the last start, such as another clock, which all processes of a machine share.
@@ -168,6 +172,8 @@ class Site:
 
     def connect(self) -> psycopg.Connection[Any]:
         """A connection to its Postgres, which has to run."""
+        if self.database:
+            return psycopg.connect(self.database, autocommit=True, connect_timeout=10)
         try:
             lines = (self.home / "postgres" / "postmaster.pid").read_text().splitlines()
             return psycopg.connect(

@@ -11,11 +11,13 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from torture.clients import Http, McpCaller, McpStdio, NoAnswerError, Pages, RefusedError
 from torture.ledger import GROUP_KINDS, Entry, Ledger, Version, Write, changed, group_term
 from torture.site import ROOT, Site
+
+Answered = TypeVar("Answered")
 
 # A request is sent again until it is answered, for this long.
 PATIENCE_SECONDS = 60.0
@@ -79,6 +81,8 @@ class Writer(threading.Thread):
     """One thread, which writes for as long as it may."""
 
     pause = 0.1
+    # Whether a write is sent several times, each of which is timed.
+    repeats = False
 
     def __init__(self, name: str, ledger: Ledger, traffic: Traffic, seed: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -115,17 +119,25 @@ class Writer(threading.Thread):
         write = Write(self.name, verb, after, self.traffic.cycle)
         self.ledger.begin(write)
         try:
-            ids = send()
+            ids = send() if self.repeats else self.timed(send)
         except RefusedError as error:
             self.ledger.refuse(write, str(error))
-        except NoAnswerError:
-            self.ledger.leave_open(write)
+        except NoAnswerError as error:
+            self.ledger.leave_open(write, str(error))
             time.sleep(0.1)
         else:
             self.ledger.acknowledge(write, ids or ())
             self.traffic.last_acknowledged = time.monotonic()
             return True
         return False
+
+    def timed(self, send: Callable[[], Answered]) -> Answered:
+        """Send one request, and note how long its answer took, whatever that was."""
+        sent = time.monotonic()
+        try:
+            return send()
+        finally:
+            self.ledger.took(self.name, time.monotonic() - sent)
 
     def record(self, entry: Entry, version: Version, **more: Any) -> dict[str, Any]:
         return {**entry.fields(version), "project": self.ledger.project, **more}
@@ -161,6 +173,8 @@ class SingleWriter(Writer):
 class RepeatingWriter(Writer):
     """Sends every request again until it is answered: a POST with an Idempotency-Key, or a PUT by external id."""
 
+    repeats = True
+
     def __init__(self, http: Http, ledger: Ledger, traffic: Traffic, seed: str) -> None:
         super().__init__("REST, repeated", ledger, traffic, seed)
         self.http = http
@@ -185,7 +199,7 @@ class RepeatingWriter(Writer):
             until = time.monotonic() + PATIENCE_SECONDS
             while True:
                 try:
-                    return [int(ask()["id"])]
+                    return [int(self.timed(ask)["id"])]
                 except NoAnswerError:
                     if time.monotonic() > until or self.traffic.is_over:
                         raise

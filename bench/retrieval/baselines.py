@@ -6,7 +6,7 @@ They use no database, no filters and no analysis of our own. A document is its t
 import hashlib
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ BASELINES = (BM25, COSINE, FUSION)
 
 # The values of Lucene and tantivy.
 K1, B = 1.2, 0.75
-# The published value of reciprocal rank fusion.
-RANK_CONSTANT = 60
+# The number of the best of each ranking that are fused, and the weight of meaning.
+FUSED_DEPTH = 200
+_SEMANTIC_WEIGHT = 0.6
 
 _ALTERNATIVE = "Or leave it out with --baselines."
 _DOCUMENT_BATCH = 2_048
@@ -33,8 +34,9 @@ _ROW_BATCH = 50_000
 _QUERY_BATCH = 500
 
 Advance = Callable[[int], None]
-# The documents for each query, best first.
+# The documents for each query, best first, and with their scores.
 Rankings = dict[str, list[str]]
+Scored = dict[str, dict[str, float]]
 
 
 def baseline_label(name: str) -> str:
@@ -43,7 +45,7 @@ def baseline_label(name: str) -> str:
     return {BM25: "BM25 (bm25s)", COSINE: f"cosine ({model})", FUSION: "BM25 and cosine fused"}[name]
 
 
-def bm25_rankings(collection: Collection, depth: int, advance: Advance) -> Rankings:
+def bm25_scores(collection: Collection, depth: int, advance: Advance) -> Scored:
     """Lucene's variant of BM25, with stemmed words and without English stopwords."""
     try:
         import bm25s
@@ -68,15 +70,15 @@ def bm25_rankings(collection: Collection, depth: int, advance: Advance) -> Ranki
     asked: Any = tokenizer.tokenize(
         list(collection.queries.values()), update_vocab=False, return_as="ids", show_progress=False
     )
-    rankings: Rankings = {}
+    found_scores: Scored = {}
     for name, ids in zip(collection.queries, asked, strict=True):
         scores = index.get_scores_from_ids(ids) if len(ids) else np.zeros(len(rows), np.float32)
         best = _best(scores, depth)
-        rankings[name] = [collection.ids[place] for place in best if scores[place] > 0]
-    return rankings
+        found_scores[name] = {collection.ids[place]: float(scores[place]) for place in best if scores[place] > 0}
+    return found_scores
 
 
-def cosine_rankings(collection: Collection, depth: int, folder: Path, advance: Advance) -> Rankings:
+def cosine_scores(collection: Collection, depth: int, folder: Path, advance: Advance) -> Scored:
     """The nearest documents by one vector each, of as much of the text as the model reads.
 
     The vectors are stored in the folder. Each document and each query advances the progress by one.
@@ -90,24 +92,30 @@ def cosine_rankings(collection: Collection, depth: int, folder: Path, advance: A
     for row, text in enumerate(collection.queries.values()):
         asked[row] = embedder.encode_query(text)
         advance(1)
-    rankings: Rankings = {}
+    found: Scored = {}
     names = list(collection.queries)
     for start in range(0, len(names), _QUERY_BATCH):
         part = asked[start : start + _QUERY_BATCH]
-        for name, places in zip(names[start:], _nearest(part, vectors, depth), strict=False):
-            rankings[name] = [collection.ids[place] for place in places]
-    return rankings
+        for name, nearest in zip(names[start:], _nearest(part, vectors, depth), strict=False):
+            found[name] = {collection.ids[place]: score for place, score in nearest}
+    return found
 
 
-def fused_rankings(first: Mapping[str, Sequence[str]], second: Mapping[str, Sequence[str]], depth: int) -> Rankings:
-    """Reciprocal rank fusion of two rankings of the same queries."""
-    fused: Rankings = {}
-    for name in first:
+def fused_scores(words: Scored, meaning: Scored) -> Scored:
+    """The plain fusion of two rankings of the same queries, best first.
+
+    The scores of each are scaled from the lowest to the highest of its best FUSED_DEPTH, and added with their weights.
+    """
+    fused: Scored = {}
+    for name in words:
         scores: dict[str, float] = {}
-        for ranking in (first[name], second[name]):
-            for rank, document in enumerate(ranking, 1):
-                scores[document] = scores.get(document, 0.0) + 1 / (RANK_CONSTANT + rank)
-        fused[name] = sorted(scores, key=lambda document: -scores[document])[:depth]
+        for found, weight in ((words[name], 1 - _SEMANTIC_WEIGHT), (meaning[name], _SEMANTIC_WEIGHT)):
+            best = dict(islice(found.items(), FUSED_DEPTH))
+            least, most = min(best.values(), default=0.0), max(best.values(), default=0.0)
+            for document, score in best.items():
+                share = (score - least) / (most - least) if most > least else 1.0
+                scores[document] = scores.get(document, 0.0) + weight * share
+        fused[name] = dict(sorted(scores.items(), key=lambda pair: -pair[1]))
     return fused
 
 
@@ -133,8 +141,8 @@ def _document_vectors(collection: Collection, embedder: Embedder, folder: Path, 
     return rows  # type: ignore[no-any-return]
 
 
-def _nearest(asked: Vectors, vectors: Vectors, depth: int) -> list[list[int]]:
-    """The positions of the nearest rows of each query, computed in batches of rows."""
+def _nearest(asked: Vectors, vectors: Vectors, depth: int) -> list[list[tuple[int, float]]]:
+    """The positions of the nearest rows of each query with their scores, computed in batches of rows."""
     scores = np.empty((len(asked), 0), np.float32)
     places = np.empty((len(asked), 0), np.int64)
     for start in range(0, len(vectors), _ROW_BATCH):
@@ -143,7 +151,7 @@ def _nearest(asked: Vectors, vectors: Vectors, depth: int) -> list[list[int]]:
         places = np.concatenate([places, np.broadcast_to(np.arange(start, start + more.shape[1]), more.shape)], axis=1)
         best = np.stack([_best(row, depth) for row in scores])
         scores, places = np.take_along_axis(scores, best, 1), np.take_along_axis(places, best, 1)
-    return [[int(place) for place in row] for row in places]
+    return [list(zip(row.tolist(), of.tolist(), strict=True)) for row, of in zip(places, scores, strict=True)]
 
 
 def _best(scores: npt.NDArray[np.float32], depth: int) -> npt.NDArray[np.int64]:

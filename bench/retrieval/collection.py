@@ -18,7 +18,8 @@ from web.validation import kind_of
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels/test.tsv"
 LAYOUT = f"A collection is a folder with {CORPUS}, {QUERIES} and {QRELS}"
 DOCUMENT = 'a document is {"_id": "d1", "title": "…", "text": "…"}'
-QUERY = 'a query is {"_id": "q1", "text": "…"}'
+QUERY = 'a query is {"_id": "q1", "text": "…"}, and its kind if they are of several'
+_RECORD = "a record is an object with further fields, as in our JSON Lines format"
 JUDGEMENT = "a judgement is query-id, corpus-id and a whole number, with tabs between"
 _SHOWN = 5
 
@@ -32,6 +33,8 @@ class Document:
     id: str
     title: str
     text: str
+    record: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of its record in the import."""
 
     @property
     def full_text(self) -> str:
@@ -49,11 +52,14 @@ class Collection:
     judgements: dict[str, dict[str, int]]
     digest: str
     notes: list[str] = field(default_factory=list)
+    kinds: dict[str, str] = field(default_factory=dict)
+    """The kind of each query that has one."""
 
     def documents(self) -> Iterator[Document]:
         """The documents of `ids`, in their order."""
         for _, data in _objects(self.folder / CORPUS, DOCUMENT):
-            document = Document(data["_id"].strip(), _stripped(data.get("title")), _stripped(data.get("text")))
+            title, text = _stripped(data.get("title")), _stripped(data.get("text"))
+            document = Document(data["_id"].strip(), title, text, data.get("record") or {})
             if document.full_text:
                 yield document
 
@@ -73,7 +79,7 @@ def read_collection(folder: Path) -> Collection:
             raise CollectionError(f"{folder} has no file {name}. {LAYOUT}.")
     notes: list[str] = []
     known, left_out, digest = _corpus_ids(folder / CORPUS, notes)
-    texts = _queries(folder / QUERIES)
+    texts, kinds = _queries(folder / QUERIES)
     judgements = _judgements(folder / QRELS)
     asked = {name: text for name, text in texts.items() if name in judgements}
     if not asked:
@@ -82,7 +88,7 @@ def read_collection(folder: Path) -> Collection:
         notes.append(f"{_counted(unknown, 'judged query', 'judged queries')} not in {QUERIES}: left out")
     judged = {name: judgements[name] for name in asked}
     notes += _judgement_notes(judged, {*known, *left_out})
-    return Collection(folder, list(known), asked, judged, digest, notes)
+    return Collection(folder, list(known), asked, judged, digest, notes, kinds)
 
 
 def _judgement_notes(judged: Mapping[str, Mapping[str, int]], documents: Set[str]) -> Iterator[str]:
@@ -106,6 +112,8 @@ def _corpus_ids(path: Path, notes: list[str]) -> tuple[dict[str, int], set[str],
         for key in ("title", "text"):
             if not isinstance(data.get(key), str | None):
                 raise _wrong(path, number, f"{key} is {kind_of(data[key])}", DOCUMENT)
+        if not isinstance(data.get("record"), dict | None):
+            raise _wrong(path, number, f"record is {kind_of(data['record'])}", _RECORD)
         if "text" not in data:
             raise _wrong(path, number, "has no text", DOCUMENT)
         if first := known.get(name) or empty.get(name):
@@ -123,8 +131,10 @@ def _corpus_ids(path: Path, notes: list[str]) -> tuple[dict[str, int], set[str],
     return known, set(empty), digest.hexdigest()
 
 
-def _queries(path: Path) -> dict[str, str]:
+def _queries(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The texts of the queries, and the kinds of those that have one."""
     texts: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for number, data in _objects(path, QUERY):
         name = _id_of(data, path, number, QUERY)
         text = data.get("text")
@@ -134,7 +144,9 @@ def _queries(path: Path) -> dict[str, str]:
         if name in texts:
             raise _wrong(path, number, f"the _id {name!r} was given before", "an _id is given once")
         texts[name] = text
-    return texts
+        if kind := data.get("kind"):
+            kinds[name] = str(kind)
+    return texts, kinds
 
 
 def _judgements(path: Path) -> dict[str, dict[str, int]]:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 
@@ -23,12 +24,14 @@ from bench.retrieval.baselines import (
     BASELINES,
     BM25,
     COSINE,
+    FUSED_DEPTH,
     FUSION,
     Rankings,
+    Scored,
     baseline_label,
-    bm25_rankings,
-    cosine_rankings,
-    fused_rankings,
+    bm25_scores,
+    cosine_scores,
+    fused_scores,
 )
 from bench.retrieval.client import Results, serve
 from bench.retrieval.collection import Collection, read_collection
@@ -124,6 +127,7 @@ def evaluate(folder: Path, options: EvaluationOptions, progress: Progress, write
             "documents": len(collection.ids),
             "queries": len(collection.queries),
             "judgements": sum(map(len, collection.judgements.values())),
+            "kinds": _by_kind(collection),
             "notes": collection.notes,
             "machine": machine(),
             "rows": [],
@@ -142,25 +146,38 @@ def evaluate(folder: Path, options: EvaluationOptions, progress: Progress, write
     return report
 
 
+def _by_kind(collection: Collection) -> dict[str, list[str]]:
+    """The queries of each kind."""
+    found: dict[str, list[str]] = {}
+    for name in collection.queries:
+        if kind := collection.kinds.get(name):
+            found.setdefault(kind, []).append(name)
+    return found
+
+
 def _baseline_rankings(
     collection: Collection, chosen: Sequence[str], sandbox: Sandbox, progress: Progress
 ) -> dict[str, Rankings]:
     """The rankings of the chosen baselines. A fusion needs both of the others."""
     needed = {BM25, COSINE} if FUSION in chosen else set(chosen)
-    found: dict[str, Rankings] = {}
+    found: dict[str, Scored] = {}
     if BM25 in needed:
         with progress.bar(baseline_label(BM25), len(collection.ids)) as advance:
-            found[BM25] = bm25_rankings(collection, DEPTH + 1, advance)
+            found[BM25] = bm25_scores(collection, FUSED_DEPTH + 1, advance)
     if COSINE in needed:
         with progress.bar(baseline_label(COSINE), len(collection.ids) + len(collection.queries)) as advance:
-            found[COSINE] = cosine_rankings(collection, DEPTH + 1, sandbox.folder, advance)
-    for rankings in found.values():
-        for query, ids in rankings.items():
+            found[COSINE] = cosine_scores(collection, FUSED_DEPTH + 1, sandbox.folder, advance)
+    for scored in found.values():
+        for query, scores in scored.items():
             # In some collections a query is a document with the same id, which must not find itself.
-            rankings[query] = [name for name in ids if name != query][:DEPTH]
+            scores.pop(query, None)
     if FUSION in chosen:
-        found[FUSION] = fused_rankings(found[BM25], found[COSINE], DEPTH)
-    return {name: found[name] for name in BASELINES if name in chosen}
+        found[FUSION] = fused_scores(found[BM25], found[COSINE])
+    return {
+        name: {query: list(scores)[:DEPTH] for query, scores in found[name].items()}
+        for name in BASELINES
+        if name in chosen
+    }
 
 
 def _load(collection: Collection, options: EvaluationOptions, sandbox: Sandbox, progress: Progress) -> list[str]:
@@ -181,9 +198,11 @@ def _load(collection: Collection, options: EvaluationOptions, sandbox: Sandbox, 
 def _import(collection: Collection, sandbox: Sandbox, progress: Progress) -> None:
     records = sandbox.folder / "records.jsonl"
     documents = progress.track("writing records", collection.documents(), len(collection.ids))
+    new_ids = {name: _ID.format(position) for position, name in enumerate(collection.ids)}
     with records.open("w", encoding="utf-8") as file:
-        for position, document in enumerate(documents):
-            record = {"id": _ID.format(position), "title": document.title, "content": document.text}
+        for document in documents:
+            record = {**_renamed(document.record, new_ids), "id": new_ids[document.id]}
+            record |= {"title": document.title, "content": document.text}
             if not document.text:
                 record |= {"title": "", "content": document.title}
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
@@ -192,6 +211,21 @@ def _import(collection: Collection, sandbox: Sandbox, progress: Progress) -> Non
     sandbox.manage("import_memories", str(records), *options)
     records.unlink()
     vacuum()
+
+
+def _renamed(record: Mapping[str, Any], new_ids: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a record, with the new ids of the documents that it names."""
+
+    def new(name: Any) -> Any:
+        return new_ids.get(name, name) if isinstance(name, str) else name
+
+    found = {key: new(value) if key == "superseded_by" else value for key, value in record.items()}
+    for key in ("supersedes", "links"):
+        if isinstance(names := record.get(key), list):
+            found[key] = [
+                one | {"target": new(one.get("target"))} if isinstance(one, dict) else new(one) for one in names
+            ]
+    return found
 
 
 def _check_import(collection: Collection, sandbox: Sandbox) -> list[str]:

@@ -33,6 +33,14 @@ _MOST_WORKERS = 8
 
 
 def run(job: Job, size: int) -> Row:
+    load_corpus(job, size)
+    key = make_key(name="load", scopes=("read", "write"), viewer=command_viewer(), every_project=True).raw
+    cores = min(len(psutil.Process().cpu_affinity() or [0]), _MOST_WORKERS)
+    return {"runs": [_measure(job, workers, key) for workers in dict.fromkeys((1, cores))]}
+
+
+def load_corpus(job: Job, size: int) -> None:
+    """Load a generated corpus into the sandbox, with its vectors if there is a model."""
     _, path = job.generate_corpus(size)
     if not job.sandbox.loaded:
         job.progress.log("loading")
@@ -42,13 +50,10 @@ def run(job: Job, size: int) -> Row:
             job.sandbox.manage("worker", "--once")
         vacuum()
         job.sandbox.mark_loaded()
-    key = make_key(name="load", scopes=("read", "write"), viewer=command_viewer(), every_project=True).raw
-    cores = min(len(psutil.Process().cpu_affinity() or [0]), _MOST_WORKERS)
-    return {"runs": [_measure(job, workers, key) for workers in dict.fromkeys((1, cores))]}
 
 
 def _measure(job: Job, workers: int, key: str) -> Row:
-    with _server(job, workers, key) as (url, process):
+    with server(job, workers, key) as (url, process):
         _load(job, url, key, _WARM_UP_SECONDS)
         job.progress.log(f"{workers} web processes under load")
         load_before = machine_load()
@@ -57,7 +62,7 @@ def _measure(job: Job, workers: int, key: str) -> Row:
 
 
 @contextmanager
-def _server(job: Job, workers: int, key: str) -> Iterator[tuple[str, psutil.Process]]:
+def server(job: Job, workers: int, key: str) -> Iterator[tuple[str, psutil.Process]]:
     """A server of the sandbox, once its index and its model answer: its address, and the first of its processes."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -15,6 +15,7 @@ from access.limits import buckets
 from access.models import AuditEvent
 from agent_tools.catalogue import TOOL
 from agent_tools.tools import ToolRefusedError, call
+from tests.unified_corpus import AtOnce
 from torture.accounts import make_accounts
 from torture.isolation import HIDDEN_CURATOR, OWNER, WATCHERS, Answer, Leaks, align, record, replay
 from web.cache import clear_caches
@@ -66,7 +67,9 @@ def _sequences_go_on(db):
 
 
 @pytest.mark.usefixtures("_sequences_go_on")
-def test_nothing_that_a_partial_viewer_is_answered_depends_on_what_they_may_not_see():
+def test_nothing_that_a_partial_viewer_is_answered_depends_on_what_they_may_not_see(monkeypatch):
+    # Searches of the vocabulary, in the transaction of the test.
+    monkeypatch.setattr("search.unified.legs._threads", AtOnce())
     keys = make_accounts()
     # Two worlds in a row: the first is rolled back.
     with transaction.atomic():

@@ -51,9 +51,11 @@ def folder(tmp_path):
 
 @pytest.mark.django_db
 def test_every_mode_and_baseline_is_measured_and_nothing_is_left(folder, tmp_path):
-    # A title that the import refuses, and a query that the API refuses.
+    # A title that the import refuses, a memory that another one supersedes, and a query that the API refuses.
     with (folder / "corpus.jsonl").open("a") as file:
         file.write(json.dumps({"_id": "odd-1", "title": "long " * 300, "text": "words"}) + "\n")
+        gone = {"state": "superseded", "superseded_by": "tea-1"}
+        file.write(json.dumps({"_id": "odd-2", "title": "Green tea", "text": "water", "record": gone}) + "\n")
     with (folder / "queries.jsonl").open("a") as file:
         file.write(json.dumps({"_id": "q7", "text": "kettle " * 2_000}) + "\n")
     with (folder / "qrels" / "test.tsv").open("a") as file:
@@ -63,7 +65,7 @@ def test_every_mode_and_baseline_is_measured_and_nothing_is_left(folder, tmp_pat
     assert nothing_is_left(folder)
 
     report = json.loads((tmp_path / "figures.json").read_text())
-    assert (report["documents"], report["queries"], report["judgements"]) == (21, 6, 11)
+    assert (report["documents"], report["queries"], report["judgements"]) == (22, 6, 11)
     rows = {row["kind"]: row for row in report["rows"]}
     assert list(rows) == ["bm25", "cosine", "fusion", *ranked_modes()]
     for kind, row in rows.items():
@@ -73,6 +75,8 @@ def test_every_mode_and_baseline_is_measured_and_nothing_is_left(folder, tmp_pat
         assert 0 < row["scores"]["ndcg_10"] < 1, kind
 
     keyword = rows["keyword"]
+    assert "odd-2" in rows["bm25"]["ids"]["q1"]
+    assert "odd-2" not in keyword["ids"]["q1"]
     # A phrase or a word; a word after a colon, and an excluded word.
     assert set(keyword["ids"]["q2"]) == {"bread-3", "garden-4"}
     assert keyword["ids"]["q3"] == ["bike-1"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.retrieval.metrics import LABELS, mean_scores, scores_of
+from bench.retrieval.metrics import LABELS, mean_scores, ratio, report_lines, scores_of
 
 # (judgements, ranking, and ndcg_cut_10, recall_10, recall_100 and, of the first ten alone, recip_rank of pytrec_eval)
 CASES = [
@@ -47,3 +47,49 @@ def test_a_query_without_an_answer_counts_in_the_mean():
 
 def test_the_mean_of_nothing_is_0():
     assert mean_scores([]) == dict.fromkeys(LABELS, 0.0)
+
+
+def row(kind, gains):
+    by_query = {name: dict.fromkeys(LABELS, gain) for name, gain in gains.items()}
+    return {
+        "name": kind,
+        "kind": kind,
+        "mode": "",
+        "variation": None,
+        "scores": mean_scores(list(by_query.values())),
+        "by_query": by_query,
+        "ids": {name: ["a"] for name in gains},
+        "latency": None,
+        "warnings": {},
+        "errors": {},
+    }
+
+
+def test_a_ratio_has_an_interval_over_the_queries():
+    doubled = row("hybrid", {f"q{n}": 0.5 for n in range(20)}), row("fusion", {f"q{n}": 0.25 for n in range(20)})
+    assert ratio(*doubled) == pytest.approx((2, 2, 2))
+    mixed = row("hybrid", {f"q{n}": n % 2 for n in range(20)}), row("fusion", {f"q{n}": 0.5 for n in range(20)})
+    whole, low, high = ratio(*mixed)
+    assert (whole, low < 0.8, high > 1.2) == (pytest.approx(1), True, True)
+
+
+def test_queries_of_several_kinds_have_a_table_of_them():
+    rows = [row("fusion", {"q1": 0.5, "q2": 0.25}), row("hybrid", {"q1": 1.0, "q2": 0.0})]
+    report = {
+        "collection": "tea",
+        "documents": 3,
+        "queries": 2,
+        "judgements": 2,
+        "notes": [],
+        "kinds": {"title": ["q1"], "link": ["q2"]},
+        "machine": {"cpu": "c", "cores": 1, "date": "2026-11-23"},
+        "rows": rows,
+    }
+    lines = [" ".join(line.split()) for line in report_lines(report)]
+    assert lines[-4:] == [
+        "| nDCG@10 | title (1) | link (1) |",
+        "| :------ | --------: | -------: |",
+        "| fusion | 0.5000 | 0.2500 |",
+        "| hybrid | 1.0000 | 0.0000 |",
+    ]
+    assert any("1.333 (0.000–2.000)" in line for line in lines)
