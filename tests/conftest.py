@@ -7,7 +7,9 @@ from django.db import connection, transaction
 from django.test import TransactionTestCase
 
 from access.limits import attempts, buckets, seen_keys, wrong_keys
+from memories import recalls
 from memories.embedding import query
+from tests import cluster
 from web import health
 from web.cache import clear_caches
 
@@ -17,6 +19,7 @@ def _nothing_kept():
     """Rolling back the transaction of a test takes the revision back that caches are keyed by."""
     clear_caches()
     query.forget()
+    recalls.log.forget()
     buckets.forget()
     attempts.forget()
     wrong_keys.forget()
@@ -24,6 +27,33 @@ def _nothing_kept():
     yield
     # The database is dropped after the last test.
     health.close_probe()
+
+
+def pytest_collection_modifyitems(items):
+    if cluster.URL:
+        cluster.skip_what_a_cluster_lacks(items)
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(django_db_keepdb):
+    """The databases of a cluster are made by `tests.cluster`: Django knows one server only."""
+    return django_db_keepdb or bool(cluster.URL)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings):
+    if cluster.URL:
+        cluster.create_databases(f"test_{connection.settings_dict['NAME']}")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup, django_db_blocker):
+    with django_db_blocker.unblock():
+        if cluster.URL:
+            cluster.distribute_database()
+        # Some tests choose the ids of their memories, all of them smaller. A rolled back test gives no id back.
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT setval('memory_id_seq', 100000)")
 
 
 @pytest.fixture
@@ -62,12 +92,16 @@ def _quickly_emptied():
 def _empty(test_case):
     with transaction.atomic(), connection.cursor() as cursor:
         tables = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
-        selects = (f"SELECT '{table}' WHERE EXISTS (SELECT FROM {table})" for table in tables.difference(LASTING))
+        selects = (f"SELECT '{table}' WHERE EXISTS (SELECT 1 FROM {table})" for table in tables.difference(LASTING))
         cursor.execute(" UNION ALL ".join(selects))
         filled = [table for (table,) in cursor.fetchall()]
         # The triggers of the outbox fire all the same, unless the row that switches them on is gone.
         filled.sort(key=lambda table: table != "memories_corpus")
         # Skip foreign keys and the triggers that record changes.
+        if cluster.URL:
+            if filled:
+                cursor.execute(f"TRUNCATE {', '.join(filled)} CASCADE")
+            return
         cursor.execute("SET LOCAL session_replication_role = replica")
         for table in filled:
             cursor.execute(f"TRUNCATE {table}" if table in OF_VECTORS else f"DELETE FROM {table}")

@@ -181,6 +181,7 @@ RECORDS: list[dict[str, object]] = [
     },
     {
         "id": "b6",
+        "valid_to": "2025-06-30T00:00:00Z",
         "project": "boat",
         "type": "note",
         "title": "Überführung nach Kiel",
@@ -191,6 +192,7 @@ RECORDS: list[dict[str, object]] = [
     },
     {
         "id": "b7",
+        "valid_from": "2024-12-01T00:00:00Z",
         "project": "boat",
         "type": "note",
         "title": "State-of-the-art winch",

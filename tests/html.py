@@ -10,9 +10,10 @@ _BREAK = re.compile(r"[ \t]*\n\s*")
 def html_of(response: HttpResponse) -> str:
     """The text of a response as if each template were one line.
 
-    A break between tags, or just inside an element, is dropped. One beside a word is a space.
+    A break between tags, or just inside an element, is dropped. One beside a word is a space. Quotes are written as
+    Django writes them, wherever they stand.
     """
-    text = response.text.strip()
+    text = response.text.strip().replace("&#34;", "&quot;").replace("&#39;", "&#x27;")
 
     def joined(found: re.Match[str]) -> str:
         start, after = found.start(), text[found.end() : found.end() + 2]

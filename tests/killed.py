@@ -19,7 +19,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from curation.management.commands import import_memories  # noqa: F401 - so that no fork has to
-from memories.importers import write
+from memories.importers import blocks
 from search.engines import crash_points
 from search.engines.index import follower, import_sink  # noqa: F401
 from search.engines.vectors import writer  # noqa: F401
@@ -57,5 +57,5 @@ def _run(sender, own, step, call, arguments):
 def import_in_blocks(path):
     """Import a path like a large import, in blocks of five."""
     import_sink.STAGE_FROM = 1
-    write.BLOCK = 5
+    blocks.BLOCK = 5
     call_command("import_memories", str(path), verbosity=0)

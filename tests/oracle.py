@@ -5,15 +5,16 @@ It reads the link tables, not the facet columns, and knows nothing of engines; o
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
+from fractions import Fraction
 
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, TagAlias
 from memories.embedding.models import HASHED, min_similarity
-from memories.models import Memory, MemoryLink
+from memories.models import MapPlace, Memory, MemoryLink, Recall
 from search.facets import DEFAULT_STATES, FACETS
 from tests.vectors import similarity
 from text.analysis import index_terms
-from text.dates import since_span
+from text.dates import start_of
 from text.query_syntax import parse_text, plain_text_of
 
 
@@ -28,6 +29,12 @@ class Document:
     index: dict[str, list[tuple[int, str]]]
     # The names of tags, categories, concepts and entities, by (facet, value).
     names: dict[tuple[str, str], frozenset[str]]
+    # From when to when it is valid; to None while it still is.
+    valid: tuple[datetime, datetime | None]
+    # On the map of meaning; none without a place.
+    place: object = None
+    # When it was recalled last; none if never.
+    recalled: datetime | None = None
     # By meaning; none where nothing was embedded.
     vectors: object = None
 
@@ -51,6 +58,13 @@ def _names():
     return names
 
 
+def _validity(memory, created):
+    ends = [memory.valid_to] if memory.valid_to else []
+    if memory.state not in DEFAULT_STATES:
+        ends.append(created.get(memory.superseded_by_id, memory.updated_at))
+    return memory.valid_from or memory.created_at, min(ends, default=None)
+
+
 def load_documents(ids=None):
     """Every memory as the oracle sees it."""
     links = {key: {} for key in ("category", "concept", "entity", "link")}
@@ -63,6 +77,9 @@ def load_documents(ids=None):
     for link in MemoryLink.objects.order_by("memory_id", "ordinal"):
         links["link"].setdefault(link.memory_id, []).append(link.target)
     documents, names = [], _names()
+    created = dict(Memory.objects.values_list("id", "created_at"))
+    places = {pk: (x, y) for pk, x, y in MapPlace.objects.values_list("memory_id", "x", "y")}
+    recalls = dict(Recall.objects.values_list("memory_id", "last_at"))
     memories = Memory.objects.select_related("project").order_by("id")
     if ids is not None:
         memories = memories.filter(id__in=ids)
@@ -94,6 +111,9 @@ def load_documents(ids=None):
                 memory.project.language,
                 index,
                 names,
+                _validity(memory, created),
+                places.get(memory.pk),
+                recalls.get(memory.pk),
             )
         )
     return documents
@@ -110,7 +130,7 @@ def _passes(document, query, *, skip="", now=None):
         selection = query.selection(spec.key)
         include = selection.include
         if spec.key == "state" and not selection.restricts:
-            include = DEFAULT_STATES
+            include = {*DEFAULT_STATES, "archived", "superseded"} if query.as_of else DEFAULT_STATES
         has = _chosen(document, spec.key, query)
         if set(selection.exclude) & has or (selection.any_value and not document.values[spec.key]):
             return False
@@ -125,13 +145,50 @@ def _passes(document, query, *, skip="", now=None):
         start, end = query.period(UTC, now or datetime.now(UTC))
         if (start and document.created_at < start) or (end and document.created_at >= end):
             return False
-    if query.updated_since and document.updated_at < (now or datetime.now(UTC)) - since_span(query.updated_since):
+    changed_from = start_of(query.updated_since, UTC, now or datetime.now(UTC))
+    if changed_from and document.updated_at < changed_from:
+        return False
+    if not _passes_recalls(document, query, now) or (query.as_of and not _is_valid(document, query.as_of)):
+        return False
+    if query.area and not _is_inside(document.place, query.area):
         return False
     if not query.text:
         return True
     words = parse_text(query.text, document.language)
     by_words = words.matches(document.index) and query.mode != "semantic"
     return by_words or _matches_by_name(document, query, words) or _matches_by_meaning(document, query, words)
+
+
+def _passes_recalls(document, query, now):
+    if query.recalled_since and not _is_recalled(document, query.recalled_since, now):
+        return False
+    return not (query.not_recalled_since and _is_recalled(document, query.not_recalled_since, now))
+
+
+def _is_recalled(document, since, now):
+    if document.recalled is None or since == "ever":
+        return document.recalled is not None
+    return document.recalled >= start_of(since, UTC, now or datetime.now(UTC))
+
+
+def _is_valid(document, day):
+    """Whether a memory was valid at the end of a day in UTC."""
+    end = datetime.combine(date.fromisoformat(day), time.max, UTC)
+    since, until = document.valid
+    return since <= end and (until is None or until > end)
+
+
+def _is_inside(place, area):
+    """Whether a line from a place to the right crosses the outline an odd number of times."""
+    layout, *corners = area.split("_")
+    if place is None or layout != "1":
+        return False
+    points = [tuple(map(int, corner.split("."))) for corner in corners]
+    crossed = 0
+    for (ax, ay), (bx, by) in zip(points, points[1:] + points[:1], strict=True):
+        if (ay <= place[1]) != (by <= place[1]):
+            crossed += place[0] < ax + Fraction(bx - ax, by - ay) * (place[1] - ay)
+    return crossed % 2 == 1
 
 
 def _matches_by_name(document, query, words):

@@ -18,14 +18,19 @@ OF_A_SERVER = (
     "LOG_LEVEL",
     "OIDC_ISSUER",
     "PORT",
+    "RECALLS",
     "RERANK_CANDIDATES",
     "RERANK_MODEL",
     "RERANK_TIMEOUT_MS",
     "SEARCH_ENGINE",
     "SEARCH_FACET_TIMEOUT_MS",
+    "WITHOUT_EMBEDDINGS",
 )
 for name in (*OF_A_SERVER, "SECRET_KEY", "SECURE_COOKIES", "TZ_DEFAULT"):
     os.environ.pop(name, None)
+# The tests run on a cluster if one is named; see tests/cluster.py.
+if cluster := os.environ.get("CLUSTER_DATABASE_URL"):
+    os.environ["DATABASE_URL"] = cluster
 # A name that is no folder is looked for in the cache alone: the network is not there, and is tried for a minute.
 os.environ["HF_HUB_OFFLINE"] = "1"
 

@@ -1,16 +1,48 @@
 """The templates can be read: djade keeps the style of their tags, and no formatter breaks their lines."""
 
+import re
 from pathlib import Path
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+FILES = sorted([*TEMPLATES.rglob("*.html"), *TEMPLATES.rglob("*.jinja")])
 MAX_LINE_LENGTH = 140
 
 
 def test_no_line_of_a_template_is_too_long():
     too_long = [
         f"{path.relative_to(TEMPLATES)}:{number}: {len(line)} characters"
-        for path in sorted(TEMPLATES.rglob("*.html"))
+        for path in FILES
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if len(line) > MAX_LINE_LENGTH
     ]
     assert too_long == []
+
+
+def test_no_template_has_a_style_of_its_own():
+    """The policy of the pages forbids style attributes and elements: a browser would ignore them."""
+    styled = [
+        f"{path.relative_to(TEMPLATES)}:{number}"
+        for path in FILES
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if " style=" in line or "<style" in line
+    ]
+    assert styled == []
+
+
+def test_no_template_passes_text_unescaped_but_what_django_says_of_its_own_fields():
+    unescaped = {
+        f"{path.relative_to(TEMPLATES)}: {found}"
+        for path in FILES
+        for found in re.findall(r"\{[{%][^}]*(?:\|\s*safe\b|autoescape|mark_safe)[^}]*\}\}?", path.read_text())
+    }
+    assert unescaped == {"access/account.html: {{ field.help_text|safe }}"}
+
+
+def test_every_template_that_is_included_exists():
+    included = {
+        (str(path.relative_to(TEMPLATES)), name)
+        for path in FILES
+        for name in re.findall(r"\{% (?:include|fragment|extends|from) \"([^\"]+)\"", path.read_text())
+        if not any((folder / name).is_file() for folder in (TEMPLATES, TEMPLATES / "fragments"))
+    }
+    assert not {pair for pair in included if not pair[1].startswith("admin/")}

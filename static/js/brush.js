@@ -23,16 +23,15 @@
     const bars = barsOf(plot);
     const slot = 100 / bars.length;
     const chosen = plot.querySelector("[data-chosen]");
-    chosen.hidden = false;
-    chosen.style.left = `${first * slot}%`;
-    chosen.style.width = `${(last - first + 1) * slot}%`;
-    for (const [end, index, left] of [["from", first, first * slot], ["to", last, (last + 1) * slot]]) {
+    chosen.setAttribute("x", `${first * slot}%`);
+    chosen.setAttribute("width", `${(last - first + 1) * slot}%`);
+    for (const [end, index] of [["from", first], ["to", last]]) {
       const handle = document.getElementById(`handle-${end}`);
       handle.classList.remove("idle");
-      handle.style.left = `${left}%`;
       handle.setAttribute("aria-valuenow", index);
       handle.setAttribute("aria-valuetext", bars[index].dataset.label);
     }
+    placeHandles();
     const total = bars.slice(first, last + 1).reduce((sum, bar) => sum + countOf(bar), 0);
     const label = first === last ? bars[first].dataset.label : `${bars[first].dataset.label} – ${bars[last].dataset.label}`;
     const bubble = plot.querySelector("[data-bubble]");
@@ -43,21 +42,31 @@
     bubble.style.translate = `${-Math.max(0, Math.min(100, middle))}% 0`;
   }
 
+  // The policy of the pages allows scripts to set a style, but no style attributes.
+  function placeHandles() {
+    for (const handle of document.querySelectorAll("#plot [role=slider]")) {
+      const bars = Number(handle.getAttribute("aria-valuemax")) + 1;
+      const index = Number(handle.getAttribute("aria-valuenow")) + (handle.dataset.end === "to");
+      handle.style.left = `${(100 * index) / bars}%`;
+    }
+  }
+  placeHandles();
+  document.addEventListener("htmx:afterSwap", placeHandles);
+  document.addEventListener("htmx:historyRestore", placeHandles);
+
   const ends = () => ["from", "to"].map((end) => Number(document.getElementById(`handle-${end}`).getAttribute("aria-valuenow")));
 
   function remember(plot) {
     const parts = [...plot.querySelectorAll("[data-chosen], [role=slider]")];
-    const kept = parts.map((part) => [part, part.hidden, part.className, part.getAttribute("style"),
-      part.getAttribute("aria-valuenow"), part.getAttribute("aria-valuetext")]);
+    const names = ["class", "x", "width", "aria-valuenow", "aria-valuetext"];
+    const kept = parts.flatMap((part) => names.map((name) => [part, name, part.getAttribute(name)]));
     return () => {
       plot.querySelector("[data-bubble]").hidden = true;
-      for (const [part, hidden, name, style, now, text] of kept) {
-        part.hidden = hidden;
-        part.className = name;
-        part.setAttribute("style", style ?? "");
-        if (now !== null) part.setAttribute("aria-valuenow", now);
-        if (text !== null) part.setAttribute("aria-valuetext", text);
+      for (const [part, name, value] of kept) {
+        if (value === null) part.removeAttribute(name);
+        else part.setAttribute(name, value);
       }
+      placeHandles();
     };
   }
 

@@ -58,7 +58,7 @@
       if (all) all.checked = false;
       show();
       tell();
-      (document.querySelector("#hits .hit h2 a") ?? byId("total")).focus({ preventScroll: true });
+      (document.querySelector("#hits .hit :is(h2, .title) a") ?? byId("total")).focus({ preventScroll: true });
     }
   });
   // In the capturing phase: the explorer must not take a tick for a filter.

@@ -1,6 +1,6 @@
 // Fields that are completed over the whole vocabulary, with the number of memories of each name: a list below the field
-// (data-complete names the kind), and for data-many a list of names instead of lines of text. Without scripts they are
-// plain fields.
+// (data-complete names the kind, or data-kind-from the field that has it), and for data-many a list of names instead of
+// lines of text. With data-sends the form is sent once a name is chosen. Without scripts they are plain fields.
 (() => {
   const WAIT = 150;
   const SHOWN = 8;
@@ -15,7 +15,7 @@
   const memories = (count) => `${count.toLocaleString("en")} ${count === 1 ? "memory" : "memories"}`;
 
   async function offersOf(field, text, signal) {
-    const kind = field.dataset.complete;
+    const kind = document.getElementById(field.dataset.kindFrom)?.value ?? field.dataset.complete;
     const wanted = new URLSearchParams(kind === "memory"
       ? { q: text, page_size: SHOWN, ...(field.dataset.project ? { project: field.dataset.project } : {}) }
       : { search: text, page_size: SHOWN });
@@ -29,7 +29,8 @@
       .map(({ id, title, created_at: day }) => ({ value: `#${id}`, label: title, note: `#${id} · ${day.slice(0, 10)}` }));
   }
 
-  function attach(input, field, pick) {
+  // `offer` finds what is listed below the input; `pick` takes what was chosen.
+  function attach(input, field, pick, offer = (text, signal) => offersOf(field, text, signal)) {
     const list = element("ul", { class: "offers", role: "listbox", id: `offers-${made += 1}`, hidden: "" });
     list.setAttribute("aria-label", field.getAttribute("aria-label") ?? field.labels?.[0]?.textContent ?? "Suggestions");
     for (const [key, value] of Object.entries({
@@ -67,7 +68,7 @@
       asking?.abort();
       asking = new AbortController();
       try {
-        const offers = await offersOf(field, input.value.trim(), asking.signal);
+        const offers = await offer(input.value.trim(), asking.signal);
         list.replaceChildren(...offers.map(({ value, label, note }, at) => element(
           "li", { role: "option", id: `${list.id}-${at}`, "aria-selected": "false", "data-value": value, "data-label": label },
           element("span", {}, label), element("small", {}, note),
@@ -104,13 +105,18 @@
       if (option) take(option);
     });
     input.addEventListener("blur", close);
+    // Nothing is offered after it was submitted.
+    input.form?.addEventListener("submit", close);
+    close.ask = ask;
     return close;
   }
+  window.attachOffers = attach;
 
   function single(field) {
     attach(field, field, (value) => {
       field.value = value;
       field.dispatchEvent(new Event("change", { bubbles: true }));
+      if ("sends" in field.dataset) field.form.requestSubmit();
     });
   }
 

@@ -232,7 +232,7 @@
 
   // A field of a separate form requests nothing until that form is submitted.
   document.addEventListener("change", (event) => {
-    if (event.target.form?.matches(".why-not")) event.stopPropagation();
+    if (event.target.form?.matches(".why-not, .save-form")) event.stopPropagation();
   }, true);
 
   // A field shows the requested time in the reader's time zone; an unchanged field sends the original value.

@@ -6,17 +6,32 @@
 
   function step(by) {
     // Skip results that are grouped under another until the group is open.
-    const links = [...document.querySelectorAll("#hits .hit h2 a")].filter((link) => link.checkVisibility?.() ?? true);
+    const links = [...document.querySelectorAll("#hits .hit :is(h2, .title) a")].filter((link) => link.checkVisibility?.() ?? true);
     const at = links.findIndex((link) => link.closest(".hit").contains(document.activeElement));
     const next = links[at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by];
     next?.focus({ preventScroll: true });
     next?.closest(".hit").scrollIntoView({ block: "nearest" });
   }
 
+  // After a "g", the next key goes to a page of the menu.
+  const SECONDS = 1.5;
+  let going = 0;
+  function go(event) {
+    const began = going;
+    going = 0;
+    if (event.timeStamp - began > SECONDS * 1000) return false;
+    const link = document.querySelector(`[data-go="${CSS.escape(event.key)}"]`);
+    if (!link) return false;
+    event.preventDefault();
+    link.click();
+    return true;
+  }
+
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && event.target.id === "q" && !event.target.value) event.target.blur();
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || !enabled()) return;
     if (document.querySelector("dialog[open]:modal")) return;
+    if (going && go(event)) return;
     // Keys that a page defines take precedence over the common keys.
     const own = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
     if (own) {
@@ -29,6 +44,7 @@
       j: () => step(1),
       k: () => step(-1),
       x: () => document.activeElement?.closest(".hit")?.querySelector(".tick")?.click(),
+      g: () => { going = event.timeStamp; },
       "?": () => document.getElementById("shortcuts").showModal(),
     };
     if (!(event.key in actions)) return;

@@ -18,7 +18,7 @@
 
   // A form that opens in place takes the focus.
   document.addEventListener("toggle", ({ target }) => {
-    if (target.open && target.matches?.(".edit-fact, .act")) target.querySelector(".adding, input[type=text]")?.focus();
+    if (target.open && target.matches?.(".edit-fact, .act, .save-view")) target.querySelector(".adding, input[type=text]")?.focus();
   }, true);
 
   // A form that was refused still has what was typed in it.

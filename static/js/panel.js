@@ -36,7 +36,7 @@
     if (event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     const link = event.target.closest?.("a");
     if (!link || !byId("panel")) return;
-    if (link.matches("#hits .hit h2 a") && wide.matches && link.closest(".hit").id.startsWith("hit-")) {
+    if (link.matches("#hits .hit :is(h2, .title) a") && wide.matches && link.closest(".hit").id.startsWith("hit-")) {
       event.preventDefault();
       load(withPanel(link.closest(".hit").id.slice(4)));
     } else if (link.matches("#panel a[data-panel]")) {
@@ -64,11 +64,11 @@
         rowOf(shown)?.scrollIntoView({ block: "nearest" });
         byId("panel-title").focus({ preventScroll: true });
       } else {
-        (rowOf(closed)?.querySelector("h2 a") ?? byId("total")).focus({ preventScroll: true });
+        (rowOf(closed)?.querySelector(":is(h2, .title) a") ?? byId("total")).focus({ preventScroll: true });
       }
     } else if (id === "explorer") {
       // Another slice: the address no longer names the memory.
-      if (!new URLSearchParams(location.search).has("sel")) byId("panel").replaceChildren();
+      if (!new URLSearchParams(location.search).has("sel")) byId("panel")?.replaceChildren();
       mark();
     }
   });

@@ -17,14 +17,15 @@
     if (zone !== "UTC") root.dataset.zoneChanged = "";
   }
 
-  const names = { "": "system", light: "light", dark: "dark" };
+  const names = { "": "System", light: "Light", dark: "Dark" };
   const show = (theme) => {
     if (theme) root.dataset.theme = theme;
     else delete root.dataset.theme;
     const button = document.querySelector("[data-theme-switch]");
     if (!button) return;
-    button.setAttribute("aria-label", `Theme: ${names[theme]}`);
-    button.title = `Theme: ${names[theme]}`;
+    const name = button.querySelector("[data-theme-name]");
+    if (name) name.textContent = names[theme];
+    else button.setAttribute("aria-label", button.title = `Theme: ${names[theme]}`);
   };
 
   document.addEventListener("click", (event) => {
@@ -34,6 +35,10 @@
     keep("theme", next);
     show(next);
   });
-  document.addEventListener("DOMContentLoaded", () => show(root.dataset.theme ?? ""));
+  document.addEventListener("DOMContentLoaded", () => {
+    show(root.dataset.theme ?? "");
+    // Nobody is signed in: the recent searches of whoever was are not for the next person.
+    if (!document.querySelector("header .person")) localStorage.removeItem("recent-searches");
+  });
   document.addEventListener("htmx:historyRestore", () => show(root.dataset.theme ?? ""));
 })();

@@ -1,0 +1,109 @@
+"""Curating names in a real browser, without typing a query string or a number."""
+
+import re
+
+from playwright.sync_api import expect
+
+from memories.models import Memory
+from tests.browser.test_explore import address
+
+
+def tags(external_id):
+    return Memory.objects.get(external_id=external_id).tags
+
+
+def test_a_tag_is_split_by_ticking_and_the_list_is_where_it_was(open_page):
+    page = open_page("/facets/tag/?sort=name")
+    page.get_by_role("link", name="Curate kettle").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("kettle")
+    split = page.get_by_role("region", name="Split")
+    split.get_by_label("New name").fill("valve")
+    split.get_by_role("button", name="Preview: split").click()
+    expect(page.get_by_role("alert")).to_have_text(
+        "Tick the memories that get the new name, or choose them in Explore."
+    )
+    expect(page.get_by_label("New name").first).to_have_value("valve")
+    page.get_by_role("checkbox", name=re.compile("Kettle valve stuck")).check()
+    page.get_by_role("button", name="Preview: split").click()
+    expect(page.get_by_text("1 memory tagged kettle moves to valve")).to_be_visible()
+    page.get_by_role("button", name="Split 1 memory").click()
+    page.wait_for_url("**/facets/tag/?sort=name")
+    assert (tags("t2"), tags("t5")) == (["valve", "hardware"], ["kettle"])
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".messages")).to_contain_text("Undone: Split valve off the tag kettle.")
+    assert (address(page), tags("t2")) == ("/facets/tag/?sort=name", ["kettle", "hardware"])
+    # The refusal, which the browser reports as an error.
+    open_page.complaints[:] = [text for text in open_page.complaints if "Failed to load resource" not in text]
+
+
+def test_a_tag_is_split_by_results_that_are_ticked_or_by_all_that_match(open_page):
+    page = open_page("/curate/tag/kettle/")
+    page.get_by_role("link", name="Choose among 2 memories").click()
+    page.locator(f"#tick-{Memory.objects.get(external_id='t2').pk}").check()
+    page.get_by_role("button", name="Split…").click()
+    expect(page.get_by_role("radio", name=re.compile("kettle"))).to_have_count(2)  # the tag, and the entity
+    expect(page.get_by_role("radio", name="kettle 1").first).to_be_checked()
+    page.get_by_label("New name").fill("valve")
+    page.get_by_role("button", name="Preview the split").click()
+    page.get_by_role("button", name="Split 1 memory").click()
+    page.wait_for_url("**/explore/?tag=kettle")
+    assert (tags("t2"), tags("t5")) == (["valve", "hardware"], ["kettle"])
+    page.get_by_role("button", name="Undo").click()
+    # All bug fixes among them.
+    page.get_by_role("checkbox", name=re.compile(r"^bugfix, \d")).check()
+    page.get_by_role("link", name="Edit all 1…").click()
+    page.get_by_text("Split a term").click()
+    page.get_by_label("New name").fill("kettle-faults")
+    page.get_by_role("button", name="Preview the split").click()
+    page.get_by_role("button", name="Split 1 memory").click()
+    page.wait_for_url("**/explore/?type=bugfix&tag=kettle")
+    assert (tags("t2"), tags("t5")) == (["kettle-faults", "hardware"], ["kettle"])
+
+
+def test_a_name_to_curate_is_completed_and_opened(open_page):
+    page = open_page("/curate/")
+    page.get_by_label("Find a").select_option("tag")
+    page.get_by_role("combobox", name="Name, path, alias or #number").press_sequentially("hardw")
+    expect(page.get_by_role("option", name="hardware")).to_contain_text("3 memories")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/curate/tag/hardware/")
+
+
+def test_tags_are_ticked_over_searches_and_merged_into_the_one_of_most_memories(open_page):
+    page = open_page("/facets/tag/?sort=name")
+    page.get_by_role("checkbox", name=re.compile(r"^guests, \d")).check()
+    page.wait_for_url(re.compile("tag=guests"))
+    page.get_by_label("Search in tag").fill("kettle")
+    page.get_by_label("Search in tag").press("Enter")
+    page.get_by_role("checkbox", name=re.compile(r"^kettle, \d")).check()
+    page.get_by_role("button", name="Merge 2 tags…").click()
+    expect(page.get_by_role("radio", name="Keep guests")).to_be_checked()
+    adding = page.get_by_role("combobox", name="Add more of them")
+    adding.fill("te")
+    page.get_by_role("option", name="tea").click()
+    page.get_by_role("button", name="Add to the list").click()
+    page.get_by_role("radio", name="Keep tea").check()
+    page.get_by_role("button", name="Preview the merge").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Merge the tags guests and kettle into tea")
+    page.get_by_role("button", name="Merge 5 memories").click()
+    # The list, without the ticks and the search.
+    page.wait_for_url("**/facets/tag/?sort=name")
+    assert (tags("t2"), tags("t3")) == (["tea", "hardware"], ["tea"])
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".messages")).to_contain_text("Undone: Merged the tags guests and kettle into tea.")
+    assert (tags("t2"), tags("t3")) == (["kettle", "hardware"], ["tea", "guests"])
+
+
+def test_concepts_are_ticked_in_their_table_and_merged(open_page):
+    page = open_page("/graph/concepts/")
+    button = page.get_by_role("button", name="Merge the ticked concepts…")
+    expect(button).to_be_hidden()
+    for name in ("safety", "maintenance"):
+        page.get_by_role("checkbox", name=f"Merge {name}").check()
+    button.click()
+    page.get_by_role("button", name="Preview the merge").click()
+    page.get_by_role("button", name="Merge 2 memories").click()
+    page.wait_for_url("**/graph/concepts/*")
+    expect(page.locator(".messages")).to_contain_text("Merged the concept maintenance into safety.")

@@ -1,0 +1,224 @@
+"""Whole journeys by keyboard alone and without scripts; paper; reduced motion; and what every page keeps to."""
+
+import json
+import re
+
+import pytest
+from django.core.management import call_command
+from playwright.sync_api import expect
+
+from memories.models import Memory
+from tests.browser.test_explore import address, staying, total
+
+MOST_NODES = 1_500
+
+
+def tab_to(page, control, most=80):
+    """Press Tab until a control has the focus, as somebody without a mouse does."""
+    for _ in range(most):
+        if control.count() and control.evaluate("(control) => control === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    pytest.fail(f"{control} is more than {most} tabs away")
+
+
+def tagged(tag):
+    return Memory.objects.filter(tags__contains=[tag]).count()
+
+
+def test_keyboard_alone_searches_filters_reads_retags_undoes_and_curates(open_page):
+    page = open_page("/")
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    page.keyboard.press("/")
+    page.keyboard.type("kettle")
+    page.keyboard.press("Enter")
+    expect(total(page)).to_contain_text("memories of 14")
+    found = total(page).inner_text()
+
+    # Filter: from the address of the page into the first facet that has a value to tick.
+    page.reload()
+    with staying(page):
+        tab_to(page, page.get_by_role("checkbox", name=re.compile(r"^bugfix, \d")))
+        page.keyboard.press("Space")
+        expect(total(page)).not_to_have_text(found)
+        expect(page.get_by_role("checkbox", name=re.compile(r"^bugfix, \d"))).to_be_focused()
+    assert address(page) == "/explore/?q=kettle&type=bugfix"
+
+    # Read beside the list, and come back to it.
+    with staying(page):
+        page.keyboard.press("j")
+        page.keyboard.press("Enter")
+        expect(page.locator("#panel-title")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(page.locator("#panel")).to_be_empty()
+        expect(page.locator("#hits h2 a").first).to_be_focused()
+
+    # Choose it, tag it, and take that back.
+    page.keyboard.press("x")
+    tab_to(page, page.get_by_role("button", name="Tag…"))
+    page.keyboard.press("Enter")
+    tab_to(page, page.get_by_label("Add tags"))
+    page.keyboard.type("spring")
+    page.keyboard.press("Enter")
+    tab_to(page, page.get_by_role("button", name="Preview"))
+    page.keyboard.press("Enter")
+    tab_to(page, page.get_by_role("button", name="Retag 1 memory"))
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/explore/\?q=kettle&type=bugfix$"))
+    assert tagged("spring") == 1
+    tab_to(page, page.get_by_role("button", name="Undo"))
+    page.keyboard.press("Enter")
+    expect(page.locator(".messages")).to_contain_text("Undone")
+    assert tagged("spring") == 0
+
+    # Curate: from a tag of the memory to its page, merge it into another, and undo that.
+    page.keyboard.press("j")
+    tab_to(page, page.get_by_role("link", name="Curate the tag kettle"))
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("kettle")
+    tab_to(page, page.get_by_role("combobox", name="Into"))
+    page.keyboard.type("hardwar")
+    expect(page.get_by_role("option", name=re.compile("^hardware"))).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    tab_to(page, page.get_by_role("button", name=re.compile("^Preview: merge")))
+    page.keyboard.press("Enter")
+    merge = page.get_by_role("button", name=re.compile(r"^Merge \d memor"))
+    tab_to(page, merge)
+    before = tagged("kettle")
+    page.keyboard.press("Enter")
+    undo = page.get_by_role("button", name="Undo").first
+    expect(undo).to_be_visible()
+    assert (before, tagged("kettle")) == (2, 0)
+    tab_to(page, undo)
+    page.keyboard.press("Enter")
+    expect(page.locator(".messages")).to_contain_text("Undone")
+    assert tagged("kettle") == 2
+
+
+def test_without_scripts_all_of_it_works_too(open_page):
+    page = open_page("/", java_script_enabled=False)
+    page.get_by_role("searchbox", name="Search memories").fill("kettle")
+    page.keyboard.press("Enter")
+    found = total(page).inner_text()
+    page.get_by_role("checkbox", name=re.compile(r"^bugfix, \d")).check()
+    page.locator("aside").get_by_role("button", name="Apply").click()
+    assert address(page) == "/explore/?q=kettle&type=bugfix"
+    assert total(page).inner_text() != found
+    page.locator("#hits h2 a").first.click()
+    expect(page.locator(".memory h1")).to_be_visible()
+    page.get_by_role("link", name="Back to results").click()
+    page.locator("#hits .tick").first.check()
+    page.get_by_role("button", name="Tag…").click()
+    page.locator("textarea[name=add_tags]").fill("spring")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Retag 1 memory").click()
+    assert (address(page), tagged("spring")) == ("/explore/?q=kettle&type=bugfix", 1)
+    page.get_by_role("button", name="Undo").click()
+    assert tagged("spring") == 0
+    page.goto(page.url.partition("/explore/")[0] + "/facets/tag/")
+    page.get_by_role("link", name="Curate kettle").click()
+    page.get_by_role("textbox", name="Into").or_(page.get_by_role("combobox", name="Into")).fill("hardware")
+    page.get_by_role("button", name=re.compile("^Preview: merge")).click()
+    page.get_by_role("button", name=re.compile(r"^Merge \d memor")).click()
+    assert tagged("kettle") == 0
+    page.get_by_role("button", name="Undo").first.click()
+    assert tagged("kettle") == 2
+
+
+def test_paper_shows_what_is_read_in_the_light_palette_and_cuts_nothing(open_page):
+    page = open_page("/explore/?q=kettle&sort=title", color_scheme="dark", viewport={"width": 720, "height": 1000})
+    page.emulate_media(media="print")
+    colours = "() => [getComputedStyle(document.body).color, getComputedStyle(document.documentElement).colorScheme]"
+    assert page.evaluate(colours) == ["rgb(28, 27, 25)", "light"]
+    for control in (".top", ".filters", ".tools", "#hits .tick", ".dates", ".selection", "details.why", ".pager"):
+        for one in page.locator(control).all():
+            expect(one).to_be_hidden()
+    for shown in ("#total", "#histogram-caption", "#hits h2 a"):
+        expect(page.locator(shown).first).to_be_visible()
+    for path in ("/explore/?q=kettle", "/explore/?view=table", page.locator("#hits h2 a").first.get_attribute("href")):
+        page.goto(page.url.partition("/explore/")[0] + path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 720, path
+    # A memory fits on a page or two, and its links to other sites are written out.
+    first = Memory.objects.order_by("pk").first()
+    Memory.objects.filter(pk=first.pk).update(content="See [the valve](https://example.org/valve).")
+    page.goto(page.url.partition("/m/")[0] + f"/m/{first.pk}/")
+    written = "() => getComputedStyle(document.querySelector('.prose a'), '::after').content"
+    assert page.evaluate(written) == '" (https://example.org/valve)"'
+    pages = re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))
+    assert 1 <= len(pages) <= 2
+
+
+def test_nothing_moves_for_who_asks_for_no_motion(open_page):
+    moving = """() => [...document.querySelectorAll("*")].flatMap((e) => ["", "::before", "::after"].map((part) => {
+        const {transitionDuration: t, transitionProperty: p, animationName: a} = getComputedStyle(e, part || null);
+        return (p !== "none" && t.split(", ").some((one) => parseFloat(one))) || a !== "none";
+    })).filter(Boolean).length"""
+    for path in ("/", "/explore/?q=kettle", "/categories/", "/review/"):
+        page = open_page(path, reduced_motion="reduce")
+        page.evaluate("document.documentElement.classList.add('busy')")
+        assert page.evaluate(moving) == 0, path
+    page = open_page("/explore/", reduced_motion="no-preference")
+    page.evaluate("document.documentElement.classList.add('busy')")
+    assert page.evaluate(moving) > 0
+
+
+@pytest.fixture
+def many(site, tmp_path):
+    """Much of everything: 400 memories with 500 tags, 300 categories on three levels, 200 concepts and entities."""
+    kinds = ("person", "tool", "library", "place")
+    records = [
+        {
+            "id": f"many-{n}",
+            "project": f"project-{n % 30}",
+            "type": f"type-{n % 25}",
+            "title": f"Memory {n} of many",
+            "content": "\n\n".join(f"Paragraph {k} about [a page](https://example.org/{n}/{k})." for k in range(12)),
+            "created_at": f"20{10 + n % 16}-{1 + n % 12:02}-{1 + n % 28:02}T10:00:00Z",
+            "authors": [f"Author {n % 40}"],
+            "agent": f"agent-{n % 12}",
+            "tags": [f"tag-{(n * k) % 500}" for k in range(1, 21)],
+            "categories": [f"root-{n % 20}/branch-{n % 100}/leaf-{n % 300}"],
+            "concepts": [f"concept {(n * k) % 200}" for k in range(1, 9)],
+            "entities": [{"name": f"Entity {(n * k) % 200}", "type": kinds[(n * k) % 200 % 4]} for k in range(1, 9)],
+        }
+        for n in range(400)
+    ]
+    path = tmp_path / "many.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    call_command("import_memories", str(path), verbosity=0)
+    return site
+
+
+def test_no_page_has_more_nodes_than_a_browser_lays_out_at_once(many, open_page):
+    """Also with much of everything. Pages of which the reader chooses the size stay out."""
+    page = open_page("/")
+
+    def linked(path, pattern):
+        return re.search(rf'href="({pattern})"', page.context.request.get(many.url + path).text())[1]
+
+    memory = f"/m/{Memory.objects.get(external_id='many-7').pk}/"
+    entity = linked("/graph/", r'/graph/entity/[^"?]+')
+    paths = ["/", "/explore/", "/explore/?split=type", "/explore/?view=table", memory]
+    paths += ["/categories/", linked("/categories/", r'/categories/[^"?]+'), "/facets/tag/", "/explore/matrix/"]
+    paths += ["/graph/", "/graph/concepts/", entity, "/curate/", linked(entity, r'/curate/entity/[^"?]+')]
+    paths += ["/review/", "/status/", "/imports/"]
+    too_large = []
+    for path in paths:
+        answer = page.goto(many.url + path)
+        assert answer.ok, path
+        nodes = page.evaluate("document.querySelectorAll('*').length")
+        if nodes > MOST_NODES:
+            too_large.append((path, nodes))
+    assert too_large == []
+
+
+def test_admin_keeps_to_the_policy_of_the_pages(open_page, site):
+    """No inline script and no style attribute: a browser would complain, which fails the test."""
+    page = open_page("/admin/")
+    for path in ("memories/memory/", "memories/memory/add/", "memories/project/", "categories/category/", "auth/user/"):
+        assert page.goto(f"{site.url}/admin/{path}").ok, path
+    first = Memory.objects.order_by("pk").first().pk
+    for path in (f"{first}/change/", f"{first}/history/"):
+        assert page.goto(f"{site.url}/admin/memories/memory/{path}").ok, path
