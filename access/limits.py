@@ -53,9 +53,9 @@ class Buckets:
             if len(self._due) > _LIMIT:
                 self._due.popitem(last=False)
         spent = due - at
-        # Half a token is a rounding error, not a token.
+        # A thousandth of a token or of a second is a rounding error: the clock counts in billions of its smallest steps.
         remaining = max(0, math.floor((self._seconds - spent) / each + 0.001))
-        return Allowance(tokens, remaining, math.ceil(spent), wait)
+        return Allowance(tokens, remaining, math.ceil(spent - 0.001), wait)
 
     def wait(self, key_id: Hashable, tokens: int, now: float | None = None) -> float:
         """The seconds until the next token, 0 if there is one. Takes none."""

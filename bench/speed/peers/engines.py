@@ -26,6 +26,10 @@ from search.run import run
 from search.warmup import warm
 
 
+class OtherEngineError(RuntimeError):
+    """Another engine answered than the one that is measured."""
+
+
 class PostgresPeer(Peer):
     """The postgres engine, over the database of the benchmark."""
 
@@ -58,7 +62,7 @@ class PostgresPeer(Peer):
     def answer(self, query: SearchQuery, facets: bool) -> Answer:
         result = run(query.model_copy(update={"include_facets": facets}), self._viewer)
         if result.engine != self.name:
-            raise RuntimeError(f"The {result.engine} engine answered instead of {self.name}: {query.querystring()}")
+            raise OtherEngineError(f"The {result.engine} engine answered instead of {self.name}: {query.querystring()}")
         counted = result.facets or ()
         return Answer(
             total=result.total,
