@@ -53,7 +53,7 @@ class Buckets:
             if len(self._due) > _LIMIT:
                 self._due.popitem(last=False)
         spent = due - at
-        # A thousandth of a token or of a second is a rounding error: the clock counts in billions of its smallest steps.
+        # A thousandth of a token or of a second is a rounding error: clocks are floats.
         remaining = max(0, math.floor((self._seconds - spent) / each + 0.001))
         return Allowance(tokens, remaining, math.ceil(spent - 0.001), wait)
 

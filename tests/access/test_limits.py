@@ -40,8 +40,8 @@ def test_what_remains_of_a_minute_is_counted_down_and_comes_back():
 
 
 def test_the_seconds_until_a_bucket_is_full_are_not_rounded_up_by_the_clock():
-    # 0.1 + 1.0 − 0.1 is a little more than 1.0 in floating point.
-    assert Buckets().take(1, 60, now=0.1).reset == 1
+    # 1.2 + 1.0 − 1.2 is a little more than 1.0 in floating point.
+    assert Buckets().take(1, 60, now=1.2).reset == 1
 
 
 def test_every_key_has_its_own_bucket():
