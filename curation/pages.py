@@ -19,6 +19,7 @@ from categories.text_projects import AliasProjects, readable_aliases, readable_d
 from curation.forms import OperationForm, RetagForm, SplitForm, forms_of, term_name
 from curation.memory_edits import MOST_MERGED
 from curation.models import Curation
+from curation.overview import Overview, build_overview
 from curation.plan import Plan
 from curation.queries import (
     find_term,
@@ -204,6 +205,8 @@ class LogPage:
     name: str
     kind: str
     error: str
+    overview: Overview | None
+    """The tasks of curators; None on further pages of the log."""
 
 
 def find_ref(kind: str, value: str, viewer: Viewer) -> TermRef:
@@ -532,6 +535,7 @@ def log_page(viewer: Viewer, *, before: int | None, kind: str = "", name: str = 
         name=name,
         kind=kind or TERM_KINDS[0],
         error=error,
+        overview=build_overview(viewer) if before is None else None,
     )
 
 

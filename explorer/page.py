@@ -426,11 +426,11 @@ def _selection(result: SearchResult) -> Selection:
 
 def _named_link(query: SearchQuery, term: NamedTerm) -> Link:
     """The matches that carry a term, linked if a filter can select exactly them."""
-    carries = f"{number(term.count)} {'carries' if term.count == 1 else 'carry'} the {FACET[term.facet].label.lower()}"
+    label, count = f"{FACET[term.facet].label.lower()} {term.label}", number(term.count)
     chosen = query.selection(term.facet)
     is_exact = chosen.require_all or not (chosen.include or chosen.no_value)
     url = explore_url(query.with_(text="").toggle(term.facet, term.value)) if is_exact and not term.selected else ""
-    return Link(term.label, url, f"{carries} {term.label}: show them", count=carries)
+    return Link(label, url, f"{label} {count}: show the memories that carry it", count=count)
 
 
 def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:

@@ -154,6 +154,19 @@
     }
   });
 
+  // --- menus: closed by Escape and by a click elsewhere -------------------------------------------------------------
+  const openMenus = () => [...document.querySelectorAll("#explorer :is(.take-out, .dates-fold, .column-choice)[open]")];
+  document.addEventListener("click", ({ target }) => {
+    for (const menu of openMenus()) if (!menu.contains(target)) menu.open = false;
+  });
+  document.addEventListener("keydown", (event) => {
+    const menu = event.key === "Escape" && openMenus().find((one) => one.contains(event.target));
+    if (!menu) return;
+    event.preventDefault();
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  });
+
   // --- filters on a narrow screen ---------------------------------------------------------------------------------
   // The sidebar is a dialog that the style sheet lays out as a column; only a narrow screen ever opens it as one.
   const wide = matchMedia("(min-width: 1024px)");

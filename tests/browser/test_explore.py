@@ -53,6 +53,7 @@ def test_filter_by_click_without_a_reload(open_page):
 def test_date_of_validity_shows_what_was_valid_then(open_page):
     page = open_page("/explore/?category=guests/tables")
     expect(page.locator(".hit h2")).to_have_text(["Sugar on every table"])
+    page.locator("#dates > summary").click()
     with staying(page):
         page.get_by_label("valid on").fill("2024-06-01")
         expect(page.locator(".hit h2")).to_have_text(["No sugar on the tables"])
@@ -246,6 +247,7 @@ def test_page_is_small_and_fetches_parts_when_they_are_opened(open_page):
     with staying(page):
         page.locator("#facet-author > summary").click()
         expect(page.locator("#facet-author input").first).to_be_visible()
+        page.locator("#dates > summary").click()
         page.locator("#histogram-table > summary").click()
         expect(page.locator("#histogram-table tbody tr").first).to_be_visible()
         page.get_by_label("Sort").select_option(label="Title A–Z")
@@ -363,6 +365,7 @@ def test_date_typed_by_hand_waits_until_it_is_done(open_page):
     page = open_page("/explore/")
     asked = []
     page.on("request", lambda request: "/explore/" in request.url and asked.append(request.url))
+    page.locator("#dates > summary").click()
     page.locator("#date-from").press_sequentially("01012024")
     assert asked == []
     page.keyboard.press("Enter")
@@ -390,6 +393,7 @@ def test_dates_that_nobody_changed_stay_as_they_were_asked(open_page, dates, kin
         expect(page).to_have_url(re.compile(r"type=note"))
     assert address(page) == f"/explore/?type=note&{dates}"
     shown = last.input_value()
+    page.locator("#dates > summary").click()
     with staying(page):
         first.fill("2024-01-07T09:30")
         first.blur()
@@ -406,6 +410,7 @@ def test_dates_without_scripts_mean_the_same(open_page, dates, kind):
     page.goto(f"{page.url}?{dates}")
     before, bars = total(page).inner_text(), page.locator("[data-bar]").count()
     assert page.locator("#date-from").get_attribute("type") == kind
+    page.locator("#dates > summary").click()
     page.locator(".dates").get_by_role("button", name="Apply").click()
     assert page.locator("#date-from").input_value() != ""
     assert (total(page).inner_text(), page.locator("[data-bar]").count()) == (before, bars)
@@ -583,6 +588,7 @@ def test_journey_without_scripts(open_page):
     page.select_option("select[name=sort]", label="Oldest first")
     page.locator(".tools").get_by_role("button", name="Apply").click()
     assert address(page) == "/explore/?q=tea&type=note&sort=oldest"
+    page.locator("#dates > summary").click()
     page.fill("#date-from", "2024-02-01")
     page.locator(".dates").get_by_role("button", name="Apply").click()
     assert address(page) == "/explore/?q=tea&type=note&from=2024-02-01&sort=oldest"
@@ -613,6 +619,7 @@ def test_parts_that_scripts_fetch_are_links_without_them(open_page):
     page.locator("#facet-author").get_by_role("link", name="All").click()
     assert address(page) == "/facets/author/?q=tea&-type=note"
     page.goto(results)
+    page.locator("#dates > summary").click()
     page.locator("#histogram-table > summary").click()
     expect(page.locator("#histogram-table tbody tr").first).to_be_visible()
 

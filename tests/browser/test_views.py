@@ -53,8 +53,11 @@ def test_cross_table_leads_to_the_memories_of_a_cell(open_page):
 
 def test_bars_are_split_by_a_facet_and_its_key_filters(open_page):
     page = open_page("/explore/")
+    page.locator("#dates > summary").click()
     page.locator("#split").select_option("project")
     page.wait_for_function(SETTLED)
+    page.keyboard.press("Escape")
+    expect(page.locator("#split")).to_be_hidden()
     assert address(page) == "/explore/?split=project"
     expect(page.locator(".legend li")).to_have_text(["Tea house 8", "Boat yard 6"])
     page.locator(".legend").get_by_role("link", name="Boat yard").click()

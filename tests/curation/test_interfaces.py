@@ -10,6 +10,7 @@ from access.keys import make_key
 from access.models import Membership
 from categories.models import Category, Concept
 from curation.models import Curation
+from curation.suggestions.models import Suggestion
 from memories.models import Memory, Project
 from tests.curation.conftest import dump, tags
 from tests.html import html_of
@@ -67,7 +68,20 @@ def test_curation_begins_at_the_names_of_each_kind_or_at_the_suggestions(page):
         address = f"/facets/{kind}/?sort=name"
         assert f'href="{address}"' in start
         assert f'href="/curate/?kind={kind}&amp;name=' in html_of(page.get(address))
-    assert '/review/">suggested</a>' in start
+    assert 'action="/review/search/"' in start
+
+
+def test_curation_begins_with_what_there_is_to_do_and_an_example(page):
+    start = html_of(page.get("/curate/"))
+    assert "<h1>No suggestion waits for an answer</h1>" in start
+    Suggestion.objects.create(
+        kind="tag_duplicate", fingerprint="f", confidence=0.9, proposal={"from": "kettle", "into": "tea"}, evidence={}
+    )
+    start = html_of(page.get("/curate/"))
+    assert "<h1>1 suggestion waits for an answer</h1>" in start
+    assert "pair of tags that may mean the same" in start
+    assert "The most confident: kettle → tea" in start
+    assert 'href="/review/?kind=tag_duplicate"' in start
 
 
 def test_a_form_sent_without_a_preview_only_shows_one(page):

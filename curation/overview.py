@@ -1,0 +1,152 @@
+"""The tasks of curators, for the first page of curation: each with an example and where it is done."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from django.urls import reverse
+
+from access.viewer import Viewer
+from categories.kinds import VOCABULARIES
+from curation.suggestions.pages import groups_url, proposal_text, review_url
+from curation.suggestions.params import ReviewQuery
+from curation.suggestions.proposals import Kind
+from curation.suggestions.queries import GROUPED_KINDS, counts_by_kind, proposals_of, suggestions_matching, with_names
+from explorer.category_browser import BrowseRequest, browse
+from explorer.links import Link, explore_url, retag_url, values_url
+from search.query import SearchQuery
+from search.result import HitDetail, SearchResult
+from search.run import run
+from text.formatting import memories, number, plural
+
+# Names first: one answer changes all memories that have them.
+_PAIRS = (
+    (Kind.TAG_DUPLICATE, "pair of tags", "pairs of tags", "that may mean the same"),
+    (Kind.ENTITY_DUPLICATE, "pair of entities", "pairs of entities", "that may be the same"),
+    (Kind.CONCEPT_DUPLICATE, "pair of concepts", "pairs of concepts", "that may mean the same"),
+)
+_MEMORIES = (
+    (Kind.MEMORY_DUPLICATE, "memory", "memories", "that may be there twice"),
+    (Kind.SUPERSEDED, "memory", "memories", "possibly outdated"),
+)
+_KINDS = ("tag", *VOCABULARIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """`count` of what `title` says. `link` is where it is done."""
+
+    count: str
+    title: str
+    text: str
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    heading: str
+    tasks: tuple[Task, ...]
+    vocabulary: tuple[Link, ...]
+    """The number of names of each kind, linked to the page of all of them."""
+    memories: str
+
+
+def build_overview(viewer: Viewer) -> Overview:
+    corpus = run(SearchQuery(), viewer, include_facets=True, facet_limit=1, detail=HitDetail.NONE)
+    open_counts = counts_by_kind(viewer, ReviewQuery())
+    tasks = (*_pairs(viewer, open_counts), *_proposals(viewer, open_counts), *_categories(viewer), *_lacking(corpus))
+    tasks = (*tasks, *_repeated(viewer, open_counts))
+    waiting = sum(open_counts.values())
+    questions = f"{plural(waiting, 'suggestion')} {'waits' if waiting == 1 else 'wait'} for an answer"
+    return Overview(
+        heading=questions if waiting else "No suggestion waits for an answer",
+        tasks=tasks,
+        vocabulary=tuple(
+            Link(plural(facet.distinct, kind, _plural(kind)), values_url(kind, SearchQuery(), {"sort": "name"}))
+            for kind in _KINDS
+            for facet in corpus.facets or ()
+            if facet.key == kind
+        ),
+        memories=memories(corpus.total),
+    )
+
+
+def _plural(kind: str) -> str:
+    return VOCABULARIES[kind].plural if kind in VOCABULARIES else "tags"
+
+
+def _pairs(viewer: Viewer, counts: dict[str, int]) -> Iterator[Task]:
+    for kind, one, many, end in _PAIRS:
+        if count := counts.get(kind.value, 0):
+            yield Task(
+                number(count),
+                f"{one if count == 1 else many} {end}",
+                f"The most confident: {_first(viewer, kind)}",
+                Link("Compare", review_url(ReviewQuery(kind=kind.value)), f"Compare the {many}"),
+            )
+
+
+def _proposals(viewer: Viewer, counts: dict[str, int]) -> Iterator[Task]:
+    """Suggestions of terms for memories, by the term: one answer is for all of its memories."""
+    for kind in GROUPED_KINDS:
+        if not (count := counts.get(kind.value, 0)):
+            continue
+        query = ReviewQuery(kind=kind.value)
+        groups, total = proposals_of(viewer, query, 1, 0)
+        name = " / ".join(groups[0].named.names) or groups[0].named.name
+        many = "categories" if kind == Kind.CATEGORY else "concepts"
+        yield Task(
+            number(total),
+            f"{kind.value if total == 1 else many} proposed for memories",
+            f"{plural(count, 'suggestion')}, grouped. The first: {name} for {memories(groups[0].count)}",
+            Link("Answer", groups_url(query), f"Answer the proposals of {many}"),
+        )
+
+
+def _categories(viewer: Viewer) -> Iterator[Task]:
+    indicators = browse("", BrowseRequest(), SearchQuery(), viewer).indicators
+    if indicators and indicators.single:
+        yield Task(
+            number(indicators.single),
+            f"{'category' if indicators.single == 1 else 'categories'} with a single memory",
+            "Merge them into the category above, or into a similar one.",
+            Link(
+                "Look", f"{reverse('explorer:categories')}?show=single", "Look at the categories with a single memory"
+            ),
+        )
+
+
+def _lacking(corpus: SearchResult) -> Iterator[Task]:
+    without = next((facet.no_value for facet in corpus.facets or () if facet.key == "category"), 0)
+    if without:
+        query = SearchQuery().toggle_presence("no", "category")
+        yield Task(
+            number(without),
+            f"{'memory' if without == 1 else 'memories'} without a category",
+            "They are in no part of the tree, and a search by category misses them.",
+            Link("Categorise", retag_url(query), "Categorise the memories without a category"),
+        )
+    newest = SearchQuery().toggle_presence("no", "tag")
+    untagged = next((facet.no_value for facet in corpus.facets or () if facet.key == "tag"), 0)
+    if untagged:
+        yield Task(
+            number(untagged),
+            f"{'memory' if untagged == 1 else 'memories'} without a tag",
+            "The newest come first.",
+            Link("Look", explore_url(newest), "Look at the memories without a tag"),
+        )
+
+
+def _repeated(viewer: Viewer, counts: dict[str, int]) -> Iterator[Task]:
+    for kind, one, many, end in _MEMORIES:
+        if count := counts.get(kind.value, 0):
+            yield Task(
+                number(count),
+                f"{one if count == 1 else many} {end}",
+                f"The most confident: {_first(viewer, kind)}",
+                Link("Compare", review_url(ReviewQuery(kind=kind.value)), f"Compare the {many} {end}"),
+            )
+
+
+def _first(viewer: Viewer, kind: Kind) -> str:
+    rows = with_names(suggestions_matching(viewer, ReviewQuery(kind=kind.value))[:1], viewer)
+    return proposal_text(rows[0]) if rows else ""
