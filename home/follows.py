@@ -4,15 +4,16 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+from django.db import IntegrityError, transaction
+
 from access.viewer import Viewer
-from home.jobs import JobStateError, check_may_import_all
+from home.jobs import check_may_import_all, check_places
 from memories.following.queries import sources_read
 from memories.following.services import source_new
 from memories.importers.base import ImportFailedError
 from memories.importers.discovery import places
 from memories.importers.registry import importer_for
 from memories.models import FollowedSource
-from text.formatting import legible
 from web.errors import Refusal
 
 
@@ -43,24 +44,35 @@ def source_named(viewer: Viewer, source_id: int) -> FollowedSource:
     return source
 
 
-def is_followable(path: Path) -> bool:
-    """Whether the format of a place is one that is followed. Raises NotReadableError."""
-    return importer_for(path).follow is not None
+def followable(paths: Collection[Path]) -> list[Path]:
+    """The stores whose format is followed, among known places of this machine. No other path is looked at.
+
+    Raises JobStateError for another path, and SourceRefusedError for one that cannot be read.
+    """
+    check_places(paths, places(Path.home(), os.environ))
+    try:
+        return [path for path in paths if importer_for(path).follow is not None]
+    except ImportFailedError as error:
+        raise SourceRefusedError(str(error)) from None
 
 
 def sources_follow(*, paths: Collection[Path], project: str, viewer: Viewer) -> list[FollowedSource]:
     """Follow stores of other systems on this machine; no other path. The process that follows reads them at once.
 
-    Raises FullRightsError, JobStateError for another path, and SourceRefusedError.
+    Raises FullRightsError, JobStateError for another path, and SourceRefusedError; then none of them is followed.
     """
     check_may_import_all(viewer)
-    known = places(Path.home(), os.environ)
-    if strange := [path for path in paths if path not in known]:
-        raise JobStateError(f"{legible(str(strange[0]), 200)} is not among the known places of this machine.")
+    check_places(paths, places(Path.home(), os.environ))
+    sources = []
     try:
-        sources = [source_new(path=path, importer=importer_for(path), project=project, viewer=viewer) for path in paths]
+        with transaction.atomic():
+            for path in paths:
+                source = source_new(path=path, importer=importer_for(path), project=project, viewer=viewer)
+                source.save(force_insert=True)
+                sources.append(source)
     except ImportFailedError as error:
         raise SourceRefusedError(str(error)) from None
-    for source in sources:
-        source.save(force_insert=True)
+    except IntegrityError:
+        # Somebody else named one of them at the same time.
+        raise SourceRefusedError("Some of these sources are followed already.") from None
     return sources

@@ -22,7 +22,7 @@ from access.viewer import Viewer, may_write_everything, viewer_of_user
 from explorer.http import PageRequest, page_viewer, private, wants_fragment
 from home.follow_page import build_followed
 from home.following import is_followed_now
-from home.follows import is_followable, sources_follow, sources_of
+from home.follows import followable, sources_follow, sources_of
 from home.import_page import build_columns, build_found, build_job, build_open, build_past, preview_rows
 from home.jobs import (
     MAX_PART,
@@ -128,16 +128,17 @@ def found(request: PageRequest) -> HttpResponse:
 @refusing
 def start(request: HttpRequest) -> HttpResponse:
     """Import stores of this machine, or the sample; or follow those stores whose format is followed."""
-    paths = [SAMPLE] if "sample" in request.POST else [Path(path) for path in request.POST.getlist("path")]
+    named = dict.fromkeys(request.POST.getlist("path"))
+    paths = [SAMPLE] if "sample" in request.POST else [Path(path) for path in named]
     if not paths:
         messages.error(request, "Nothing was chosen to import.")
         return redirect("imports:found")
     viewer, project = page_viewer(request), request.POST.get("project", "")
     check_may_import_all(viewer)
     if "follow" in request.POST:
-        followable = [path for path in paths if is_followable(path)]
-        sources = sources_follow(paths=followable, project=project, viewer=viewer)
-        paths = [path for path in paths if path not in followable]
+        to_follow = followable(paths)
+        sources = sources_follow(paths=to_follow, project=project, viewer=viewer)
+        paths = [path for path in paths if path not in to_follow]
         if sources and not paths:
             return redirect("imports:follow", sources[0].pk) if len(sources) == 1 else redirect("imports:imports")
         if sources:

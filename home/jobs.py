@@ -203,15 +203,19 @@ def _is_at_work() -> bool:
         return False
 
 
+def check_places(paths: Collection[Path], known: Collection[Path]) -> None:
+    """Raise JobStateError if a path is not among the known places of this machine."""
+    if strange := [path for path in paths if path not in known]:
+        raise JobStateError(f"{legible(str(strange[0]), 200)} is not among the known places of this machine.")
+
+
 def jobs_import(*, paths: Collection[Path], project: str, viewer: Viewer) -> list[ImportJob]:
     """Queue imports of stores of other systems on this machine, or of the sample; no other path is read.
 
     Raises JobStateError for another path.
     """
     check_may_import_all(viewer)
-    known = {*places(Path.home(), os.environ), SAMPLE}
-    if strange := [path for path in paths if path not in known]:
-        raise JobStateError(f"{legible(str(strange[0]), 200)} is not among the known places of this machine.")
+    check_places(paths, [*places(Path.home(), os.environ), SAMPLE])
     jobs = [
         _job(viewer, name="The sample" if path == SAMPLE else str(path), path=str(path), state=State.WAITING)
         for path in paths

@@ -372,16 +372,21 @@ def test_who_may_not_write_everything_sees_nothing_of_what_is_followed(client, c
     assert client.get(f"/imports/followed/{source.pk}/").status_code == 403
 
 
-def test_found_stores_are_followed_from_the_page_if_their_format_is(owner, tmp_path, monkeypatch):
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """A database of claude-mem in its usual place."""
     (tmp_path / ".claude-mem").mkdir()
-    store = write_database(
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.delenv("CLAUDE_MEM_DATA_DIR", raising=False)
+    return write_database(
         tmp_path / ".claude-mem" / "claude-mem.db",
         VERSIONS + PRESENT,
         {"schema_versions": [{"version": 30}], "sdk_sessions": [SESSION], "observations": [OBSERVATION]},
         wal=True,
     )
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    monkeypatch.delenv("CLAUDE_MEM_DATA_DIR", raising=False)
+
+
+def test_found_stores_are_followed_from_the_page_if_their_format_is(owner, store):
     assert "Keep up with them" in html_of(owner.get("/imports/found/"))
     reply = owner.post("/imports/start/", {"path": [str(store)], "follow": "1"})
     source = FollowedSource.objects.get()
@@ -396,3 +401,24 @@ def test_found_stores_are_followed_from_the_page_if_their_format_is(owner, tmp_p
     assert "is followed already." in html_of(again)
     strange = owner.post("/imports/start/", {"path": ["/etc"], "follow": "1"}, follow=True)
     assert "/etc is not among the known places of this machine." in html_of(strange)
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/hostname", "/nowhere", "bad\0path", ""], ids=["of this machine", "missing", "no path", "empty"]
+)
+def test_only_known_places_are_looked_at_before_they_are_followed(owner, monkeypatch, path):
+    monkeypatch.setattr("home.follows.importer_for", lambda path: pytest.fail(f"{path} was read"))
+    page = owner.post("/imports/start/", {"path": [path], "follow": "1"}, follow=True)
+    assert "is not among the known places of this machine" in html_of(page)
+
+
+def test_place_that_is_named_twice_is_followed_once(owner, store):
+    owner.post("/imports/start/", {"path": [str(store), str(store)], "follow": "1"})
+    assert FollowedSource.objects.count() == 1
+
+
+def test_place_that_cannot_be_read_any_more_is_refused_with_the_reason(owner, store):
+    store.write_bytes(b"no database")
+    page = owner.post("/imports/start/", {"path": [str(store)], "follow": "1"}, follow=True)
+    assert f"{store}: " in html_of(page)
+    assert not FollowedSource.objects.exists()
