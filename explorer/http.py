@@ -19,7 +19,7 @@ from django_htmx.middleware import HtmxDetails
 from access.viewer import Viewer, viewer_of_user
 from explorer.page_query import PageQuery
 from search.query import ALIASES
-from search.saved_views import default_view_id
+from search.saved_views import default_view_id, openable_views
 from text.dates import zone_names
 from text.formatting import number
 from web.params import Pair, Params, pairs_of
@@ -46,12 +46,18 @@ def page_viewer(request: HttpRequest) -> Viewer:
 
 def menu(request: HttpRequest) -> dict[str, Callable[[], object]]:
     """Context processor for the menu. Its values are lazy: pages without a menu do not query them."""
-    scopes = cache(lambda: viewer_of_user(request.user).scopes)
+    viewer = cache(lambda: viewer_of_user(request.user))
     return {
-        "may_curate": lambda: "curate" in scopes(),
-        "may_administer": lambda: "admin" in scopes(),
-        "default_view": cache(lambda: default_view_id(request.user.pk) if request.user.pk else None),
+        "may_curate": lambda: "curate" in viewer().scopes,
+        "may_administer": lambda: "admin" in viewer().scopes,
+        "default_view": cache(lambda: _default_view(viewer())),
     }
+
+
+def _default_view(viewer: Viewer) -> int | None:
+    """The saved view that a person begins with; None without one, or if they may no longer open it."""
+    view_id = default_view_id(viewer.user_id) if viewer.user_id else None
+    return view_id if view_id is not None and openable_views(viewer, only=view_id) else None
 
 
 def request_pairs(request: HttpRequest) -> list[Pair]:

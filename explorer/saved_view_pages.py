@@ -7,6 +7,7 @@ from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from access.viewer import Viewer
@@ -47,7 +48,7 @@ from search.saved_views import (
     saved_view_delete,
     view_mark,
 )
-from web.params import Pair
+from web.params import Pair, QueryError
 
 
 @require_safe
@@ -122,7 +123,11 @@ def edit_view(request: HttpRequest, view_id: int) -> HttpResponse:
     viewer = page_viewer(request)
     one = _own(viewer, view_id)
     if request.method == "POST" and "query" in request.POST:
-        query = read_query(_pairs(request.POST["query"]))[0]
+        query, problems = read_query(_pairs(request.POST["query"]))
+        if problems:
+            # Without what is wrong, it would find more than was meant.
+            messages.error(request, f"“{one.view.name}” stays as it was. {QueryError(problems)}")
+            return redirect(view_url(one.id))
         saved_view_change(view=one.view, viewer=viewer, query=query.search, presentation=presentation_of(query))
         messages.success(request, f"“{one.view.name}” is saved as it is now.")
         return redirect(view_url(one.id))
@@ -154,7 +159,7 @@ def mark_view(request: HttpRequest, view_id: int) -> HttpResponse:
     one = _openable(viewer, view_id)
     given = {name: request.POST[name] == "1" for name in ("pinned", "default") if name in request.POST}
     view_mark(view=one.view, viewer=viewer, pinned=given.get("pinned"), is_default=given.get("default"))
-    return redirect(return_url(request) or "explorer:views")
+    return HttpResponseRedirect(return_url(request) or reverse("explorer:views"))
 
 
 @require_POST

@@ -193,3 +193,34 @@ def test_form_names_the_parameters_that_it_cannot_save(reader):
 def test_only_so_many_views_are_counted_for_one_page(reader, view, monkeypatch):
     monkeypatch.setattr("search.saved_views.MOST_COUNTED", 0)
     assert "is not among the first" in html_of(reader.get("/views/?counts=1"))
+
+
+@pytest.mark.parametrize("address", ["explore", "nowhere", "admin:index", "//other.example/", ""])
+def test_after_a_pin_the_reader_is_back_on_a_page_of_this_site(reader, view, address):
+    reply = reader.post(f"/views/{view.pk}/mark/", {"pinned": "1", "next": address})
+    assert (reply.status_code, reply["Location"]) == (302, address if address in {"explore", "nowhere"} else "/views/")
+
+
+def test_menu_leads_to_all_memories_once_the_view_to_begin_with_is_not_shared_any_more(reader, view, other):
+    other.post(f"/views/{view.pk}/mark/", {"default": "1"})
+    menu = f'href="/views/{view.pk}/" data-go="e"'
+    assert menu in html_of(other.get("/views/"))
+    reader.post(f"/views/{view.pk}/edit/", {"name": "Tea notes", "visibility": "private"})
+    assert menu not in html_of(other.get("/views/"))
+    assert 'href="/explore/" data-go="e"' in html_of(other.get("/views/"))
+
+
+def test_query_that_is_not_understood_replaces_none(reader, view):
+    reply = reader.post(f"/views/{view.pk}/edit/", {"query": "tag=tea&since=yesterday"}, follow=True)
+    assert "since" in html_of(reply)
+    view.refresh_from_db()
+    assert view.query == "type=note&tag=tea"
+
+
+def test_slice_without_a_filter_that_is_not_understood_is_not_saved_over_a_view(reader, view):
+    modified = bar(reader.get(f"/explore/?tag=tea&v={view.pk}"))
+    assert ">Save</button>" in modified
+    ignored = bar(reader.get(f"/explore/?tag=tea&v={view.pk}&since=yesterday"))
+    assert ">Save</button>" not in ignored
+    assert "Save as" not in ignored
+    assert "Discard" in ignored
