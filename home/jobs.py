@@ -315,16 +315,17 @@ def batch_undo_queue(*, batch_id: int, viewer: Viewer) -> ImportJob:
     if batch is None:
         raise JobNotFoundError(f"There is no batch {batch_id}.")
     job = ImportJob.objects.filter(batch=batch).first()
-    if job is None:
-        job = _job(viewer, name=batch.origin, state=State.DONE)
-        job.batch = batch
+    name = job.name if job else batch.origin
     if batch.state != ImportBatch.State.DONE:
-        raise JobStateError(f"The import of {job.name} is {batch.state}: there is nothing to undo.")
-    if job.state in (*_WAITING, *_AT_WORK):
-        raise JobStateError(f"{job.name} is {job.get_state_display()}: wait until it is finished.")
-    job.state = State.DONE
-    job.save()
-    return job_undo(job=job, viewer=viewer)
+        raise JobStateError(f"The import of {name} is {batch.state}: there is nothing to undo.")
+    if job and job.state in (*_WAITING, *_AT_WORK):
+        raise JobStateError(f"{name} is {job.get_state_display()}: wait until it is finished.")
+    with transaction.atomic():
+        if job is None:
+            job = _job(viewer, name=name, state=State.DONE)
+            job.batch = batch
+            job.save()
+        return job_undo(job=job, viewer=viewer)
 
 
 def job_remove(*, job: ImportJob) -> None:

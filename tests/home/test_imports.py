@@ -468,3 +468,15 @@ def test_an_undo_that_waits_or_runs_is_not_begun_again(owner, jsonl):
         with pytest.raises(JobStateError, match="wait until it is finished"):
             jobs.batch_undo_queue(batch_id=batch, viewer=command_viewer())
         assert ImportJob.objects.get().state == state
+
+
+def test_undo_of_a_batch_that_is_refused_leaves_no_import_behind(owner, jsonl, monkeypatch):
+    call_command("import_memories", str(jsonl(*LINES[:2])), verbosity=0)
+
+    def refuse(batch_id, viewer):
+        raise ImportForbiddenError("The import has memories in projects that you cannot write to.")
+
+    monkeypatch.setattr(jobs, "check_may_undo", refuse)
+    with pytest.raises(ImportForbiddenError):
+        jobs.batch_undo_queue(batch_id=ImportBatch.objects.get().pk, viewer=command_viewer())
+    assert not ImportJob.objects.exists()
