@@ -112,7 +112,8 @@ def _proposed(query: SearchQuery, limit: int, viewer: Viewer) -> list[dict[str, 
 def views(arguments: Arguments, viewer: Viewer) -> str:
     """The saved views, each with what it counts and the arguments with which `search` finds the same."""
     options = read_model(OutputOptions, arguments)
-    found = openable_views(viewer)[:_VIEWS]
+    everything = openable_views(viewer)
+    found = everything[:_VIEWS]
     counts = count_views(found, viewer)
     rows: list[dict[str, CellValue]] = []
     for one in found:
@@ -125,7 +126,7 @@ def views(arguments: Arguments, viewer: Viewer) -> str:
                 "search": json.dumps(search_arguments(one.query), ensure_ascii=False),
             }
         )
-    return render_rows({"total": len(found)}, "views", drop_empty_columns(rows), options, lambda n: "raise it")
+    return render_rows({"total": len(everything)}, "views", drop_empty_columns(rows), options, lambda n: "raise it")
 
 
 class ForgetRequest(Params):

@@ -184,6 +184,13 @@ def test_agent_gets_the_arguments_of_the_same_search(reader, view):
     assert json.loads(call(TOOL["search"], arguments | {"format": "json"}, key))["total"] == 1
 
 
+def test_agent_gets_the_number_of_views_that_are_not_listed_too(reader, view, monkeypatch):
+    reader.post("/views/new/", {"query": "tag=boat", "name": "Boats"})
+    monkeypatch.setattr("agent_tools.memory_tools._VIEWS", 1)
+    listed = json.loads(call(TOOL["views"], {"format": "json"}, command_viewer()))
+    assert (listed["total"], [one["name"] for one in listed["views"]]) == (2, ["Boats"])
+
+
 def test_form_names_the_parameters_that_it_cannot_save(reader):
     page = html_of(reader.get("/views/new/?type=note&colour_of=red"))
     assert "Ignored the unknown parameter “colour_of”." in page
