@@ -10,12 +10,15 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.chromium import HOW_TO_GET_ONE, browser_path
 from tests.corpus import RECORDS
 
 HERE = Path(__file__).parent
+# The seconds that a page may take on a busy machine, where the first one also warms up the site.
+PATIENCE = 30
+expect.set_options(timeout=1000 * PATIENCE)
 
 
 def pytest_collection_modifyitems(items):
@@ -93,7 +96,7 @@ def open_page(browser, site, session):
         still = {"viewport": {"width": 1280, "height": 900}, "timezone_id": "UTC", "reduced_motion": "reduce"}
         options = {**still, **options}
         context = browser.new_context(**options)
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(1000 * PATIENCE)
         context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": site.url}])
         contexts.append(context)
         page = context.new_page()

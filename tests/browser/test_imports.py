@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import expect
+from playwright.sync_api import TimeoutError, expect
 
 from access.viewer import command_viewer
 from home.following import Follower
@@ -107,6 +107,25 @@ def test_everything_is_reachable_without_scripts_and_by_keyboard(open_page, tmp_
     jobs_run()
     assert not Memory.objects.exists()
     assert User.objects.exists()
+
+
+def test_buttons_keep_the_focus_while_the_progress_is_shown(open_page, tmp_path):
+    file = tmp_path / "note.jsonl"
+    file.write_text('{"content": "The kettle leaks."}\n')
+    page = open_page("/imports/")
+    page.get_by_label("Drop files or a folder here, or choose files").set_input_files(file)
+    page.get_by_role("button", name="Import", exact=True).click()
+    cancel = page.get_by_role("button", name="Cancel")
+    cancel.focus()
+    ImportJob.objects.update(state="running", read=7)
+    expect(page.get_by_text("7 records read.")).to_be_visible()
+    expect(cancel).to_be_focused()
+    cancel.press("Enter")
+    ImportJob.objects.update(state="failed", error="It was cancelled; nothing was written.")
+    expect(page.get_by_role("heading", level=1)).to_have_text("note.jsonl cancelled")
+    # Nothing is asked for any more.
+    with pytest.raises(TimeoutError), page.expect_request("**/imports/*/", timeout=2_500):
+        pass
 
 
 def test_several_files_are_sent_as_one_and_their_columns_chosen(open_page, tmp_path):
