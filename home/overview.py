@@ -27,7 +27,7 @@ from search.query import EVER, Interval, SearchQuery, Sort
 from search.result import HitDetail, SearchResult
 from search.run import date_histograms, run, totals
 from search.saved_views import OpenableView, ViewCount, count_views, openable_views
-from text.dates import check_start, start_label, start_of
+from text.dates import check_start, start_of
 from text.formatting import date_text, local_time, number
 from text.titles import plain_title
 from web.cache import RepeatedReads
@@ -157,10 +157,6 @@ class Overview:
     @property
     def waiting(self) -> int:
         return sum(count for _, _, count in self.questions)
-
-    @property
-    def since_label(self) -> str:
-        return start_label(self.since)
 
 
 # Some hundred statements: counted at most once at a time for a person, and not for every revision of busy writers.
