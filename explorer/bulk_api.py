@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from django.db import OperationalError, transaction
+from django.db import OperationalError, connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from ninja import Router
 from ninja.responses import Status
-from psycopg.errors import DeadlockDetected
+from psycopg.errors import DeadlockDetected, LockNotAvailable
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError
 
 from access.idempotency import PARAMETER as IDEMPOTENCY_KEY
 from access.keys import ApiRequest, callers
 from access.viewer import Viewer
-from categories.services import vocabulary_lock
+from categories.services import vocabulary_lock, vocabulary_lock_shared
 from explorer.memory_api import ChangeRequest, MemoryPatch, Written, answer_written, memory_address
 from memories.models import Memory
 from memories.queries import memory_version
@@ -37,6 +37,8 @@ from web.responses import error_of, error_of_input
 MOST_OPERATIONS = 1_000
 # A deadlock is noticed after a second, and the other transaction goes on at once.
 _ATTEMPTS = 3
+# For other writers, in seconds.
+_LONGEST_WAIT = 5.0
 
 router = Router()
 
@@ -227,16 +229,17 @@ def bulk(request: ApiRequest, body: BulkRequest) -> BulkReply:
 
 
 def _results(body: BulkRequest, request: ApiRequest) -> list[BulkResult]:
-    """Apply all operations in one transaction, while no other writer is at work; again if it lost a deadlock.
+    """Apply all operations in one transaction; again if it lost a deadlock.
 
     New names and changed memories stay locked until its end, and those of later operations are not known before: a
-    writer with the same ones in another order would wait for it, and it for the writer, until Postgres ends one.
+    writer with the same ones in another order would wait for it, and it for the writer, until Postgres ends one. So
+    others wait until it is done, unless it would itself wait for long.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         results: list[BulkResult] = []
         try:
             with suppress(_RefusedError), one_revision():
-                vocabulary_lock()
+                _others_wait()
                 results += (_result(index, data, request.viewer, request) for index, data in enumerate(body.operations))
                 if body.atomic and any(result.error for result in results):
                     raise _RefusedError
@@ -248,6 +251,22 @@ def _results(body: BulkRequest, request: ApiRequest) -> list[BulkResult]:
             continue
         break
     return results
+
+
+def _others_wait() -> None:
+    """Exclude other writers until the transaction ends; but not if one of them takes long, such as an import.
+
+    Whoever waits for this keeps all others waiting too.
+    """
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{_LONGEST_WAIT * 1000:.0f}"])
+            vocabulary_lock(seconds=_LONGEST_WAIT)
+            cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
+    except OperationalError as error:
+        if not isinstance(error.__cause__, LockNotAvailable):
+            raise
+        vocabulary_lock_shared()
 
 
 def _prevented(result: BulkResult) -> BulkResult:

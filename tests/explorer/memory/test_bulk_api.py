@@ -10,6 +10,7 @@ from django.utils import timezone
 from access.idempotency import KEPT
 from access.models import AuditEvent, IdempotentReply, MemoryChange
 from categories.models import Concept
+from categories.services import vocabulary_lock_shared
 from memories.models import Corpus, Memory, Project
 from search.near_duplicates import NearDuplicates
 from tests.explorer.memory.test_memory_api import Caller, key
@@ -294,3 +295,24 @@ def test_a_bulk_write_that_loses_a_deadlock_over_new_names_is_done_once_all_the_
     assert outcomes(replies[0]) == [(201, None), (201, None)]
     assert sorted(Concept.objects.values_list("name", flat=True)) == ["assam", "oolong"]
     assert Memory.objects.count() == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_bulk_write_is_done_beside_an_import_that_takes_long_and_keeps_no_others_waiting(monkeypatch):
+    monkeypatch.setattr("explorer.bulk_api._LONGEST_WAIT", 0.2)
+    caller, replies = Caller(key(["read", "write"]).raw), []
+
+    def send():
+        replies.append(sent(caller, creating("One.", concepts=["oolong"]), creating("Two.")))
+        connection.close()
+
+    thread = threading.Thread(target=send)
+    with transaction.atomic():
+        # As an import holds it from its beginning to its end.
+        vocabulary_lock_shared()
+        thread.start()
+        thread.join(20)
+        is_done = not thread.is_alive()
+    thread.join()
+    assert is_done
+    assert outcomes(replies[0]) == [(201, None), (201, None)]
