@@ -230,7 +230,7 @@ def term_page(
     return TermPage(
         kind=kind,
         ref=str(ref),
-        label=" / ".join(category_nodes([int(ref)])[int(ref)].names) if kind == "category" else value,
+        label=_full_name(kind, ref, value),
         count=memories_label(found.total),
         samples=tuple(
             TickedMemory(
@@ -250,6 +250,13 @@ def term_page(
     )
 
 
+def _full_name(kind: str, ref: TermRef, value: str) -> str:
+    """As a reader knows it: a category with those above it, an entity without its type."""
+    if kind == "category":
+        return " / ".join(category_nodes([int(ref)])[int(ref)].names)
+    return value.partition(":")[2] if kind == "entity" else value
+
+
 def _facts(kind: str, ref: TermRef, viewer: Viewer) -> list[tuple[str, str]]:
     if kind == "tag":
         return [("Other names", ", ".join(aliases_of_tags([str(ref)], viewer.project_ids).get(str(ref), ())))]
@@ -267,6 +274,7 @@ def _facts(kind: str, ref: TermRef, viewer: Viewer) -> list[tuple[str, str]]:
         paths = sorted({*row.former_paths.filter(row_holds(projects)).values_list("path", flat=True), *local.paths})
         facts.append(("Earlier paths", ", ".join(paths[:SHOWN_RELATIONS])))
     if isinstance(row, Entity):
+        facts = [("Type", row.entity_type), *facts]
         facts.append(("Relationships", "; ".join(_relationship_labels(row, viewer))))
     for column in sorted(vocabulary.relations):
         label = column.removesuffix("_ids").capitalize()

@@ -27,6 +27,9 @@ _ONLY_SHOWN = 7
 _HEIGHT, _HEADROOM = 164.0, 10.0
 _NO_BREAK = "\u202f"
 
+# A lift from here on is shown without decimals.
+_ROUNDED = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -479,7 +482,7 @@ def _row(row: Difference, a: Side, b: Side, rows: Sequence[Difference]) -> Diffe
         bar_x=f"{50 - width if more_in_a else 50:.2f}%",
         bar_width=f"{width:.2f}%",
         points=_signed_points(row.points),
-        lift=f"× {row.lift:.2f}" if row.lift is not None else "",
+        lift="" if row.lift is None else f"× {row.lift:,.0f}" if row.lift >= _ROUNDED else f"× {row.lift:.2f}",
         evidence=f"{row.evidence:,.1f}",
     )
 
