@@ -11,7 +11,7 @@ from django.db.models import F
 from access.models import AuditEvent
 from access.viewer import Viewer
 from memories.following.seen import seen_forget
-from memories.following.sync import DELETE, GONE, KEEP, record_from_stored
+from memories.following.sync import DELETE, GONE, KEEP, memories_return, record_from_stored
 from memories.importers import documents
 from memories.importers.base import Importer, ImportFailedError, Reading, RefusedRecord, SourceRecord
 from memories.importers.batches import ImportChoices, import_path
@@ -19,7 +19,7 @@ from memories.importers.registry import IMPORTERS, importer_named
 from memories.importers.run import ImportCounts
 from memories.models import FollowedSource, ImportBatch, Memory, SourceConflict
 from memories.records import MAX_PROJECT, slug_name
-from memories.services import memory_delete, memory_restore
+from memories.services import memory_delete
 from web.errors import Refusal
 
 
@@ -91,7 +91,8 @@ def conflict_settle(*, source_id: int, memory_id: int, take: bool, viewer: Viewe
         _take(conflict, conflict.record, viewer)
     elif take and Memory.objects.filter(pk=memory_id).exclude(state=Memory.State.DELETED).exists():
         memory_delete(memory_id=memory_id, viewer=viewer, reason=GONE)
-    conflict.delete()
+    # If the source has changed again meanwhile, that is not decided yet.
+    SourceConflict.objects.filter(pk=conflict.pk, noticed_at=conflict.noticed_at).delete()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class _Taking:
     """Sees to it that a record replaces the memory of its conflict. Implements ImportObserver."""
 
     of: SourceConflict
+    viewer: Viewer
 
     def memory_at(self, location: str) -> int | None:
         return self.of.memory_id
@@ -111,24 +113,25 @@ class _Taking:
 
     def finish(self, batch: ImportBatch, tally: ImportCounts) -> bool:
         batch.followed_id = self.of.source_id
+        if not tally.refused:
+            tally.updated += memories_return([self.of.memory_id], self.viewer, batch.pk)
         return bool(tally.updated or tally.created)
 
 
 def _take(conflict: SourceConflict, record: Mapping[str, Any], viewer: Viewer) -> None:
-    """Replace a memory by the record of its source."""
+    """Replace a memory by the record of its source. Raises ImportFailedError, also if the record is refused."""
 
     def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         yield record_from_stored(record)
 
     source = conflict.source
-    import_path(
+    outcome = import_path(
         path=Path(source.path),
         importer=importer_named(source.format),
         viewer=viewer,
         choices=ImportChoices(source.project, overwrite=True),
         reading=Reading(records()),
-        observer=_Taking(conflict),
+        observer=_Taking(conflict, viewer),
     )
-    memory = Memory.objects.filter(pk=conflict.memory_id).only("state").first()
-    if memory is not None and memory.state == Memory.State.DELETED:
-        memory_restore(memory_id=conflict.memory_id, viewer=viewer, reason="Its source has a newer version.")
+    if outcome.refusals:
+        raise ImportFailedError(f"The record of the source cannot be taken: {outcome.refusals[0].reason}.")

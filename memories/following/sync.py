@@ -3,7 +3,7 @@
 One transaction writes the memories and what was seen of the source, so that a reading that ends early has no effect.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -270,15 +270,10 @@ class _Sync:
 
     def _restore(self, batch_id: int) -> int:
         """Restore memories that are in the source again, if they were deleted for no longer being there."""
-        ids = Memory.objects.filter(pk__in=self._returned, state=Memory.State.DELETED, state_reason=GONE)
-        changes = []
-        for memory_id, before in snapshots_read(ids.values_list("pk", flat=True)).items():
-            state = value_before(memory_id, "state", Memory.State.DELETED.value, self._choices.viewer)
-            state = state if state in Memory.State.values else Memory.State.ACTIVE.value
-            changes.append((before, replace(before, state=state, state_reason="", updated_at=timezone.now())))
-        changes = snapshots_update(changes)
-        memories_audit(self._choices.viewer, "restore", changes, batch_id=batch_id)
-        return len(changes)
+        gone = Memory.objects.filter(pk__in=self._returned, state_reason=GONE).values_list("pk", flat=True)
+        ids = sorted(gone)
+        blocks = (ids[start : start + _WRITTEN] for start in range(0, len(ids), _WRITTEN))
+        return sum(memories_return(block, self._choices.viewer, batch_id) for block in blocks)
 
     def _remove(self, batch_id: int, tally: ImportCounts) -> None:
         """Delete the memories of records that are gone; those that were edited here become conflicts."""
@@ -354,6 +349,22 @@ class _Sync:
         values = {name: getattr(source, name) for name in _STORED}
         if not FollowedSource.objects.filter(pk=source.pk, version=source.version - 1).update(**values):
             raise FollowedMeanwhileError(f"{source.path}: was read by another process at the same time, or is stopped.")
+
+
+def memories_return(ids: Sequence[int], viewer: Viewer, batch_id: int) -> int:
+    """Restore those of some memories that are deleted. As a part of a reading it is no edit of theirs.
+
+    Returns how many were deleted.
+    """
+    changes = []
+    for memory_id, before in snapshots_read(ids).items():
+        if before.state == Memory.State.DELETED:
+            state = value_before(memory_id, "state", Memory.State.DELETED.value, viewer)
+            state = state if state in Memory.State.values else Memory.State.ACTIVE.value
+            changes.append((before, replace(before, state=state, state_reason="", updated_at=timezone.now())))
+    changes = snapshots_update(changes)
+    memories_audit(viewer, "restore", changes, batch_id=batch_id)
+    return len(changes)
 
 
 _STORED = (

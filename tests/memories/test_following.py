@@ -10,7 +10,7 @@ import pytest
 
 from access.models import AuditEvent
 from access.viewer import command_viewer
-from memories.following import seen, sync
+from memories.following import seen, services, sync
 from memories.following.services import (
     ConflictNotFoundError,
     NotFollowableError,
@@ -264,6 +264,51 @@ def test_change_there_of_what_was_edited_here_is_a_conflict_and_neither_is_lost(
     with pytest.raises(ConflictNotFoundError):
         conflict_settle(source_id=source.pk, memory_id=memory.pk, take=True, viewer=EVERYTHING)
     write(notes / "sencha.md", "# Sencha\n\nSteamed.")
+    assert read(notes) == (0, 1, 0, 0)
+
+
+def test_conflict_stays_open_if_the_record_of_the_source_is_refused(notes):
+    source = follow(notes)
+    memory = edited("Sencha")
+    write(notes / "sencha.md", "# Sencha\n\nTheirs.")
+    read(notes)
+    conflict = SourceConflict.objects.get()
+    conflict.record["data"]["importance"] = 17
+    conflict.save()
+    with pytest.raises(ImportFailedError, match=r"cannot be taken: importance: "):
+        conflict_settle(source_id=source.pk, memory_id=memory.pk, take=True, viewer=EVERYTHING)
+    assert SourceConflict.objects.exists()
+
+
+def test_change_of_the_source_while_a_conflict_is_decided_is_a_conflict_again(notes, monkeypatch):
+    source = follow(notes)
+    memory = edited("Sencha")
+    write(notes / "sencha.md", "# Sencha\n\nTheirs.")
+    read(notes)
+    import_path = services.import_path
+
+    def later(**arguments):
+        write(notes / "sencha.md", "# Sencha\n\nTheirs again.")
+        assert read(notes) == (0, 0, 0, 1)
+        return import_path(**arguments)
+
+    monkeypatch.setattr(services, "import_path", later)
+    conflict_settle(source_id=source.pk, memory_id=memory.pk, take=True, viewer=EVERYTHING)
+    memory.refresh_from_db()
+    assert memory.content == "# Sencha\n\nTheirs."
+    assert SourceConflict.objects.get().record["data"]["content"] == "# Sencha\n\nTheirs again."
+
+
+def test_memory_that_was_deleted_here_is_followed_again_once_its_record_is_taken(notes):
+    source = follow(notes)
+    memory = Memory.objects.get(title="Sencha")
+    memory_delete(memory_id=memory.pk, viewer=EVERYTHING, reason="Wrong.")
+    write(notes / "sencha.md", "# Sencha\n\nTheirs.")
+    assert read(notes) == (0, 0, 0, 1)
+    conflict_settle(source_id=source.pk, memory_id=memory.pk, take=True, viewer=EVERYTHING)
+    memory.refresh_from_db()
+    assert (memory.state, memory.content) == ("active", "# Sencha\n\nTheirs.")
+    write(notes / "sencha.md", "# Sencha\n\nTheirs again.")
     assert read(notes) == (0, 1, 0, 0)
 
 
