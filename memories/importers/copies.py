@@ -60,9 +60,10 @@ def copied(snapshot: MemorySnapshot, stored: Stored, vocabulary: Vocabulary) -> 
     if stored.get("number") != snapshot.id:
         links, successor = tuple(link for link in links if not link.target.startswith("#")), None
     made_by = stored.get("made_by") or {}
-    categories = [(vocabulary.categories[slug_of(name)][-1], *ref) for name, *ref in made_by.get("categories", ())]
-    concepts = [(vocabulary.concepts[name], *ref) for name, *ref in made_by.get("concepts", ())]
-    entities = [(vocabulary.entities[kind, name], *ref) for (kind, name), *ref in made_by.get("entities", ())]
+    paths, unknown = vocabulary.categories, (0,)
+    categories = [(paths.get(slug_of(name), unknown)[-1], *ref) for name, *ref in made_by.get("categories", ())]
+    concepts = [(vocabulary.concepts.get(name, 0), *ref) for name, *ref in made_by.get("concepts", ())]
+    entities = [(vocabulary.entities.get((kind, name), 0), *ref) for (kind, name), *ref in made_by.get("entities", ())]
     return replace(
         snapshot,
         categories=_made(snapshot.categories, categories),

@@ -7,10 +7,13 @@ import zlib
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
+from pydantic import AfterValidator, BaseModel, FiniteFloat, ValidationError
 from pydantic_core import from_json
 
+from categories.models import MadeBy
+from categories.paths import slug_of
 from memories.importers.base import Importer, ImportFailedError, Options, Reading, RefusedRecord, SourceRecord
 from memories.importers.sources import DamagedError, unzipped
 from memories.records import unstorable
@@ -75,9 +78,21 @@ def _check_version(path: Path, version: object) -> None:
         )
 
 
-def _copied(record: SourceRecord) -> SourceRecord:
+class _Makers(BaseModel):
+    """Who made the links of a memory of an export, and their weights, by the name of the term."""
+
+    categories: list[tuple[Annotated[str, AfterValidator(slug_of)], MadeBy, FiniteFloat]] = []
+    concepts: list[tuple[str, MadeBy, FiniteFloat]] = []
+    entities: list[tuple[tuple[str, str], MadeBy, FiniteFloat]] = []
+
+
+def _copied(record: SourceRecord) -> SourceRecord | RefusedRecord:
     """A memory of an export: its record, and what a copy needs besides."""
     stored = record.data["stored"]
+    try:
+        _Makers.model_validate(stored.get("made_by") or {})
+    except ValidationError:
+        return RefusedRecord(record.location, "stored.made_by: is not what an export has there")
     data = {name: value for name, value in record.data.items() if name != "stored"}
     raw = stored.get("raw")
     return replace(record, data=data, raw=raw if isinstance(raw, dict) else None, stored=stored)

@@ -24,6 +24,7 @@ from memories.exporters.tables import BEFORE_MEMORIES, ROW_TABLES
 from memories.importers.base import ImportFailedError, RefusedRecord, SourceRecord
 from memories.importers.run import ImportRun
 from memories.models import Corpus, ImportBatch
+from text.analysis import languages
 
 # Tables whose rows get other numbers if there are some already: nothing but rows of these tables has their numbers.
 _RENUMBERED: tuple[Any, ...] = (AuditEvent, MemoryChange, ApiKey)
@@ -95,9 +96,9 @@ def _store(run: ImportRun, model: type[Model], columns: Sequence[str], rows: Seq
             f"{rows[0].location}: {label} has no column {strange[0][:100]!r} here. Nothing was imported. Import it "
             "with the version of the program that wrote it, or a later one."
         )
-    values = list(_changed(run, model, rows))
-    names = ", ".join(f'"{name}"' for name in values[0])
     try:
+        values = list(_changed(run, model, rows))
+        names = ", ".join(f'"{name}"' for name in values[0])
         with connection.cursor() as cursor:
             cursor.execute(
                 f"INSERT INTO {table} ({names}) SELECT {names} FROM jsonb_populate_recordset(NULL::{table}, %s::jsonb)",
@@ -108,7 +109,7 @@ def _store(run: ImportRun, model: type[Model], columns: Sequence[str], rows: Seq
                 (sequence,) = cursor.fetchone()
                 cursor.execute(f"SELECT setval(%s, greatest(nextval(%s), max(id))) FROM {table}", [sequence, sequence])
                 run.tally.copied[label] = max(run.tally.copied.get(label, 0), *(one["id"] for one in values))
-    except (DatabaseError, TypeError, KeyError) as error:
+    except (DatabaseError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ImportFailedError(
             f"{rows[0].location} and the {len(rows) - 1:,} rows after it: cannot be stored ({reason}). Nothing was "
@@ -203,10 +204,17 @@ def _recall(run: ImportRun, values: Values) -> Values:
     return values | {"revision": run.renumbered["recall"]}
 
 
+def _project(run: ImportRun, values: Values) -> Values:
+    if values["language"] not in languages():
+        raise ValueError(f"language {values['language']!r} is not known")
+    return values
+
+
 _MORE: dict[str, Callable[[ImportRun, Values], Values]] = {
     "access.ApiKey": _key_without_secret,
     "access.AuditEvent": _event_of_batch,
     "curation.CurationChange": _journal_of_batch,
+    "memories.Project": _project,
     "memories.Recall": _recall,
 }
 

@@ -266,6 +266,20 @@ def test_only_who_administrates_everything_exports_rows(lived_in):
         ({"table": "auth.User"}, "line 2: table: is not one that an export has"),
         ({"values": {"id": 1, "colour": "red"}}, "line 2: curation.Curation has no column 'colour' here."),
         ({"values": {"id": "x"}}, "line 2 and the 0 rows after it: cannot be stored"),
+        ({"values": {"id": 1, "user_id": ["ann"]}}, "line 2 and the 0 rows after it: cannot be stored"),
+        ({"table": "access.AuditEvent", "values": {"id": "x"}}, "line 2 and the 0 rows after it: cannot be stored"),
+        (
+            {"table": "access.AuditEvent", "values": {"id": 1, "subject_type": "importbatch", "subject_id": []}},
+            "line 2 and the 0 rows after it: cannot be stored",
+        ),
+        (
+            {"table": "curation.CurationChange", "values": {"id": 1, "before": 7}},
+            "line 2 and the 0 rows after it: cannot be stored",
+        ),
+        (
+            {"table": "memories.Project", "values": {"id": 1, "slug": "tea", "language": "elvish"}},
+            "line 2 and the 0 rows after it: cannot be stored (language 'elvish' is not known).",
+        ),
     ],
 )
 def test_rows_that_are_no_rows_of_an_export_are_refused(db, tmp_path, capsys, change, reason):
