@@ -10,7 +10,6 @@ import shutil
 import stat
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -29,6 +28,7 @@ from memories.importers.base import (
     Records,
 )
 from memories.importers.sources import Document, Source, unzipped
+from memories.importers.trees import UNREADABLE, archive_opened
 
 # Files that an archive must have one of: others are documents of other programs, which are archives inside.
 _SUFFIXES = (
@@ -94,11 +94,8 @@ def bundle_importer(importers: Sequence[Importer]) -> Importer:
 def _knows(source: Source) -> bool:
     if not source.is_archive:
         return False
-    try:
-        with zipfile.ZipFile(source.path) as archive:
-            return any(not _is_skipped(name) and name.lower().endswith(_SUFFIXES) for name in archive.namelist())
-    except (zipfile.BadZipFile, OSError) as error:
-        raise NotReadableError(f"{source.path}: is a damaged ZIP archive ({error}). Get an undamaged copy.") from None
+    with archive_opened(source.path) as archive:
+        return any(not _is_skipped(name) and name.lower().endswith(_SUFFIXES) for name in archive.namelist())
 
 
 def _is_skipped(name: str) -> bool:
@@ -179,10 +176,7 @@ def _part(name: str, path: Path, choose: Choose) -> Part:
 
 def _archive_parts(path: Path, choose: Choose) -> Generator[Part, None, None]:
     with contextlib.ExitStack() as stack:
-        try:
-            archive = stack.enter_context(zipfile.ZipFile(path))
-        except (zipfile.BadZipFile, OSError) as error:
-            raise NotReadableError(f"{path}: is a damaged ZIP archive ({error}). Get an undamaged copy.") from None
+        archive = stack.enter_context(archive_opened(path))
         members = [member for member in archive.infolist() if not member.is_dir()]
         _refuse_bomb(path, members)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="import-"))) / _ROOT
@@ -263,7 +257,7 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> 
             )
         with archive.open(member) as packed, target.open("xb") as file:
             shutil.copyfileobj(packed, file, 1024 * 1024)
-    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         # A folder may stand in its way, or a file in place of its folder.
         with contextlib.suppress(OSError):
             target.unlink(missing_ok=True)

@@ -47,7 +47,7 @@ def _is_transcript(document: Document) -> bool:
         except (ValueError, RecursionError):
             # The last line that was read may be cut.
             return '"parentUuid"' in line and '"message"' in line
-        if isinstance(row, dict) and row.get("type") in _TURNS and isinstance(row.get("message"), dict):
+        if isinstance(row, dict) and plain_text(row.get("type")) in _TURNS and isinstance(row.get("message"), dict):
             return True
     return False
 

@@ -216,7 +216,7 @@ def _record(table: str, location: str, row: Row, sessions: _Sessions) -> SourceR
         draft.text("project", row.get("merged_into_project"), row.get("project"))
         draft.text("session", session)
         draft.text("agent", row.get("platform_source"), sessions.agent(session))
-        if row.get("merged_into_project"):
+        if plain_text(row.get("merged_into_project")):
             sessions.merge(session, draft.data["project"])
         if table == "observations":
             _draft_observation(draft, row, session)

@@ -6,7 +6,6 @@ import gzip
 import json
 import sqlite3
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +25,7 @@ from memories.importers.base import (
     SourceRecord,
     damage_text,
 )
+from memories.importers.trees import UNREADABLE, archive_opened
 
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
@@ -33,8 +33,6 @@ _SQLITE = b"SQLite format 3\0"
 _MARKDOWN = (".md", ".markdown")
 _HEAD = 128 * 1024
 _CHUNK = 256 * 1024
-# Errors of damaged, encrypted and strangely packed files.
-_UNREADABLE = (OSError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError)
 # Archives and folders with more files than this are searched no further for records.
 _MAX_DOCUMENTS = 300
 # Exports of conversations hold pictures by the thousand besides.
@@ -105,7 +103,7 @@ class Document:
     @cached_property
     def start(self) -> str:
         """The first characters; empty if they cannot be read."""
-        with contextlib.suppress(EOFError, *_UNREADABLE):
+        with contextlib.suppress(*UNREADABLE):
             with self.opened() as file:
                 start = file.read(_HEAD)
             return codecs.getincrementaldecoder(encoding_of(start))("replace").decode(start).removeprefix("\ufeff")
@@ -186,11 +184,8 @@ class Source:
         return [Document("", self.path)] if self.path.is_file() and not self.is_database else []
 
     def _members(self) -> list[str]:
-        try:
-            with zipfile.ZipFile(self.path) as archive:
-                by_name = {member.filename: member for member in archive.infolist()}
-        except (zipfile.BadZipFile, OSError) as error:
-            raise NotReadableError(f"{self.path}: is a damaged ZIP archive ({error}). Get an undamaged copy.") from None
+        with archive_opened(self.path) as archive:
+            by_name = {member.filename: member for member in archive.infolist()}
         members = [by_name[name] for name in _likely(by_name)]
         for member in members:
             if member.file_size > _MAX_UNPACKED and member.file_size > _MAX_RATIO * max(member.compress_size, 1):
@@ -325,7 +320,7 @@ def values_of(document: Document, position: Position) -> Iterator[Value]:
         yield from _values_of(document, position)
     except EOFError:
         raise DamagedError("The packed file ends in the middle: it is cut off") from None
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise DamagedError(f"The file is damaged or cannot be unpacked ({error})") from None
 
 

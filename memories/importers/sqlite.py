@@ -51,6 +51,9 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
         connection.execute("PRAGMA query_only = ON")
         connection.execute("BEGIN")
         yield connection
+    except UnicodeDecodeError as error:
+        # The message about a damaged schema repeats bytes of it.
+        raise sqlite3.DatabaseError("malformed database schema") from error
     finally:
         connection.close()
 

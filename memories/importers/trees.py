@@ -14,8 +14,8 @@ from typing import IO, cast
 from memories.importers.base import ImportFailedError, NotReadableError
 
 _SKIPPED = frozenset({"node_modules", "__MACOSX"})
-# Errors of damaged, encrypted and strangely packed members.
-_UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError)
+# Errors of damaged, encrypted and strangely packed files; what is not implemented is a RuntimeError.
+UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, UnicodeDecodeError)
 
 
 class UnreadableFileError(Exception):
@@ -101,7 +101,7 @@ class FileTree:
                 yield plain
         except OSError as error:
             raise UnreadableFileError(f"cannot be read: {error.strerror or error}") from None
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise UnreadableFileError(f"is damaged, encrypted or cannot be unpacked ({error})") from None
 
     def _folder(self) -> Path:
@@ -142,9 +142,13 @@ def opened_tree(path: Path) -> Iterator[FileTree]:
     if not path.is_file() or not zipfile.is_zipfile(path):
         yield FileTree(path)
         return
-    try:
-        archive = zipfile.ZipFile(path)
-    except (*_UNREADABLE, ValueError) as error:
-        raise NotReadableError(f"{path}: is a damaged ZIP archive ({error}). Get an undamaged copy.") from None
-    with archive:
+    with archive_opened(path) as archive:
         yield FileTree(path, archive)
+
+
+def archive_opened(path: Path) -> zipfile.ZipFile:
+    """Open a ZIP archive. Raises NotReadableError for a damaged one."""
+    try:
+        return zipfile.ZipFile(path)
+    except (*UNREADABLE, ValueError) as error:
+        raise NotReadableError(f"{path}: is a damaged ZIP archive ({error}). Get an undamaged copy.") from None

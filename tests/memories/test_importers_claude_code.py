@@ -1,6 +1,9 @@
 import json
 
-from memories.importers.base import RefusedRecord
+import pytest
+
+from memories.importers.base import NotReadableError, Options, RefusedRecord
+from memories.importers.registry import importer_named
 from tests.memories.foreign import found, records
 
 ABOUT = {"sessionId": "s-1", "cwd": "/home/ann/Tea House", "gitBranch": "main", "version": "2.0.1"}
@@ -85,3 +88,10 @@ def test_newer_versions_name_sessions_and_have_files_of_side_tasks(tmp_path):
     assert (first.data["title"], second.data["title"]) == ("Why oolong is bitter", "Bitter")
     assert first.data["content"].endswith("**Assistant:**\n\nToo hot.")
     assert first.raw["lines"]["queue-operation"] == 1
+
+
+def test_a_line_of_a_strange_type_is_no_message(tmp_path):
+    path = tmp_path / "s.jsonl"
+    path.write_text(json.dumps({"sessionId": "s", "type": ["user"], "message": {"content": "Tea?"}}))
+    with pytest.raises(NotReadableError, match="holds no transcripts"):
+        importer_named("claude-code").read(path, Options())

@@ -266,6 +266,13 @@ def test_it_is_imported_searched_imported_again_and_undone(database):
     assert counts() == before
 
 
+def test_a_project_of_spaces_is_none(tmp_path):
+    row = OBSERVATION | {"project": "", "merged_into_project": " "}
+    tables = {"schema_versions": [{"version": 30}], "observations": [row]}
+    path = write_database(tmp_path / "claude-mem.db", VERSIONS + PRESENT, tables)
+    assert ["project" in one.data for one in records(path, "claude-mem").values()] == [False]
+
+
 def test_a_damaged_database_writes_nothing(database):
     rows = [OBSERVATION | {"id": n, "narrative": "Tea. " * 400} for n in range(1, 300)]
     path = database({"observations": rows})

@@ -6,8 +6,9 @@ import pytest
 
 from memories.importers import sources
 from memories.importers.base import NotReadableError
+from memories.importers.registry import importer_for
 from memories.importers.sources import DamagedError, Document, Position, Source, values_of
-from tests.memories.foreign import write_zip
+from tests.memories.foreign import write_database, write_zip
 
 
 def values(path, name="", member=""):
@@ -94,6 +95,39 @@ def test_a_damaged_archive_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(NotReadableError, match="is a damaged ZIP archive"):
         _ = Source(path).documents
+
+
+@pytest.mark.parametrize(
+    ("mark", "at", "value"),
+    [
+        pytest.param(b"PK\x01\x02", 6, b"\x69", id="a version that is none"),
+        pytest.param(b"PK\x01\x02", 46, b"\xe8", id="a name that is no UTF-8"),
+    ],
+)
+def test_an_archive_whose_directory_is_damaged_is_refused(tmp_path, mark, at, value):
+    path = write_zip(tmp_path / "a", {"mémories.json": "[1]"})
+    data = bytearray(path.read_bytes())
+    place = data.index(mark) + at
+    data[place : place + 1] = value
+    path.write_bytes(data)
+    with pytest.raises(NotReadableError, match="is a damaged ZIP archive"):
+        importer_for(path)
+
+
+def test_a_member_with_a_name_that_is_no_text_is_reported_as_damage(tmp_path):
+    path = write_zip(tmp_path / "a", {"mémories.json": "[1]"})
+    path.write_bytes(path.read_bytes().replace("mémories".encode(), b"m\xe8\xe8mories", 1))
+    (document,) = Source(path).documents
+    assert document.start == ""
+    with pytest.raises(DamagedError, match="The file is damaged or cannot be unpacked"):
+        values(path, document.name, document.member)
+
+
+def test_a_database_whose_schema_is_damaged_is_refused(tmp_path):
+    path = write_database(tmp_path / "db", "CREATE TABLE memories (content TEXT);", {})
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE memories (c", b"CREATE TABLE memories \xd8c"))
+    with pytest.raises(NotReadableError, match="is an SQLite database that cannot be read: malformed"):
+        importer_for(path)
 
 
 def test_a_member_whose_checksum_is_wrong_is_reported_as_damage(tmp_path):
