@@ -5,6 +5,7 @@ JSON lines hold everything; the other two have the memories alone.
 
 import csv
 import io
+import itertools
 import re
 import zipfile
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # File systems, or links of Obsidian, do not allow these in a name.
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f<>:"/\\|?*#^\[\]]+')
 _LONGEST_NAME = 80
+# Disks take names of up to 255 bytes, with the number and the suffix.
+_LONGEST_NAME_BYTES = 200
 # Fields of a record that are front matter of a note, in their order.
 _FRONT_MATTER = (
     *("type", "tags", "categories", "concepts", "entities", "authors", "state", "created_at", "updated_at"),
@@ -137,11 +140,10 @@ class _FileNames:
         self._by_target = by_target
 
     def add(self, line: Line) -> None:
-        number = str(line["stored"]["number"])
-        name = _stem(line)
-        if self._numbers.add(number, name.casefold()) != number:
-            name = f"{name} ({number})"
-            self._numbers.set(number, name.casefold())
+        number, stem = str(line["stored"]["number"]), _stem(line)
+        others = (f"{stem} ({number}, {n})" for n in itertools.count(2))
+        names = itertools.chain((stem, f"{stem} ({number})"), others)
+        name = next(one for one in names if self._numbers.add(number, one.casefold()) == number)
         for target in (line.get("id"), _mark(line)):
             if target:
                 self._by_target.set(name, line["project"], target)
@@ -162,7 +164,8 @@ def _mark(line: Line) -> str:
 def _stem(line: Line) -> str:
     title = " ".join(_NOT_IN_NAMES.sub(" ", plain_title(line.get("title", ""))).split())
     # A name that begins with a dot is hidden, and one that ends with a dot or a space is none on Windows.
-    return title[:_LONGEST_NAME].strip(" .") or "Untitled"
+    short = title[:_LONGEST_NAME].encode(errors="replace")[:_LONGEST_NAME_BYTES].decode(errors="ignore")
+    return short.strip(" .") or "Untitled"
 
 
 def _note(line: Line, names: _FileNames) -> bytes:

@@ -5,6 +5,7 @@ own metadata, tags and hash again.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -73,14 +74,16 @@ def _hash(line: Line, raw: Mapping[str, Any]) -> str:
     draft.moment("updated_at", raw.get("updated_at"), raw.get("updated_at_iso"), raw.get("created_at"))
     there = draft.data.get("updated_at")
     unchanged = there is not None and parse_moment(there) == datetime.fromisoformat(line["updated_at"])
-    return line["id"] if raw and unchanged else computed
+    return (unchanged and line.get("id")) or computed
 
 
 def _seconds(here: str, there: Any) -> float:
     """A moment as seconds, with all the digits that it has there."""
     moment = datetime.fromisoformat(here)
-    same = isinstance(there, int | float) and parse_moment(there) == moment
-    return float(there) if same else moment.timestamp()
+    with suppress(ValueError):
+        if isinstance(there, int | float) and parse_moment(there) == moment:
+            return float(there)
+    return moment.timestamp()
 
 
 def _own_metadata(line: Line, raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,18 @@
 
 import io
 import json
+import zipfile
 
 import pytest
 from django.core.management import call_command
 
 from access.viewer import command_viewer
+from memories.exporters.jsonl import Selection, export_lines
+from memories.exporters.registry import FORMATS
 from memories.models import Memory
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
+from memories.storage import memory_ids_draw
 from tests.memories.foreign import write_database, write_json
 from tests.memories.imports import batch_counts, last_batch, run
 from tests.memories.test_importers_claude_mem import EVERYTHING, NOON, OBSERVATION, PRESENT, PROMPT, SESSION, VERSIONS
@@ -23,6 +27,10 @@ def exported(form, **options):
     out = io.StringIO()
     call_command("export_memories", format=form, stdout=out, stderr=io.StringIO(), **options)
     return out.getvalue()
+
+
+def written(form):
+    return b"".join(FORMATS[form].write(lambda: export_lines(Selection(command_viewer()))))
 
 
 def documents(form, **options):
@@ -206,3 +214,22 @@ def test_systems_without_states_get_what_a_search_finds(form):
     assert [text in exported(form, project=["boat"]) for text in ("Alive.", "Put away.")] == [True, False]
     assert [text in exported(form, query="state=archived") for text in ("Alive.", "Put away.")] == [False, True]
     assert json.loads(exported(form, query="q=nothing").strip() or "{}").get("observations", []) == []
+
+
+@pytest.mark.parametrize("form", list(FORMATS))
+def test_records_that_only_say_where_they_come_from_are_exported(form, jsonl):
+    """Another system's name as the source does not mean that its fields are there, or what they mean there."""
+    odd = {"created_at": 1e300, "updated_at": "2025-01-01T00:00:00Z", "created_at_epoch": [], "tags": 7, "concepts": {}}
+    for number, source in enumerate(("mcp-memory-service", "claude-mem", "mcp-memory")):
+        run(jsonl({"source": source, "content": f"Tea {number}.", "updated_at": "2025-01-01T00:00:00Z"}))
+    for memory in Memory.objects.all():
+        Memory.objects.filter(pk=memory.pk).update(raw={**memory.raw, **odd})
+    assert written(form)
+
+
+def test_notes_of_a_vault_have_names_of_their_own_that_a_disk_takes(jsonl):
+    (last,) = memory_ids_draw(1)
+    titles = [f"Tea ({last + 3})", "Tea", "tea", "🍵" * 80]
+    run(jsonl(*({"content": f"Cup {n}.", "title": title, "project": "p"} for n, title in enumerate(titles))))
+    names = zipfile.ZipFile(io.BytesIO(written("markdown"))).namelist()
+    assert names == [f"p/Tea ({last + 3}).md", "p/Tea.md", f"p/tea ({last + 3}, 2).md", "p/" + "🍵" * 50 + ".md"]
