@@ -79,7 +79,7 @@ def _check_version(path: Path, version: object) -> None:
 
 
 class _Makers(BaseModel):
-    """Who made the links of a memory of an export, and their weights, by the name of the term."""
+    """The makers of the links of a memory of an export, and their weights, by the name of the term."""
 
     categories: list[tuple[Annotated[str, AfterValidator(slug_of)], MadeBy, FiniteFloat]] = []
     concepts: list[tuple[str, MadeBy, FiniteFloat]] = []
