@@ -416,3 +416,4 @@ def test_documentation_is_a_page_of_local_files(client):
     assert page.status_code == 200
     assert "https://" not in page.text
     assert "swagger-ui-bundle" in page.text
+    assert 'aria-label="Mnemoscope, home"' in page.text
