@@ -29,6 +29,7 @@ from memories.importers.base import (
 )
 from memories.importers.sources import Document, Source, unzipped
 from memories.importers.trees import UNREADABLE, archive_opened
+from memories.importers.unknown import what_it_is
 
 # Files that an archive must have one of: others are documents of other programs, which are archives inside.
 _SUFFIXES = (
@@ -66,7 +67,8 @@ def bundle_importer(importers: Sequence[Importer]) -> Importer:
                 return importer
         if may_be_archive and _knows(source):
             return own
-        raise NotReadableError("is nothing that can be imported")
+        what = what_it_is(source)
+        raise NotReadableError(f"is {what}" if what else "is nothing that can be imported")
 
     def read(path: Path, options: Options) -> Reading:
         done, total = 0, 0

@@ -43,6 +43,8 @@ _NEEDED = {
 }
 # Present names -> those before version 17.
 _FORMER = {"content_session_id": "claude_session_id", "memory_session_id": "sdk_session_id"}
+# The schemas that are read. A newer one is read too as long as it has the columns.
+_OLDEST, _NEWEST = 4, 52
 # The tables of versions before 4, which had no observations.
 _OLD_TABLES = {"memories", "overviews", "sessions"}
 # Row numbers and bookkeeping differ between the database, its exports and other machines' copies.
@@ -89,17 +91,23 @@ def _knows_database(source: Source) -> bool:
     tables = source.tables
     if "schema_versions" not in tables:
         return False
-    if "observations" in tables:
-        columns = {_present(name) for name in tables["observations"]}
-        if _NEEDED["observations"] <= columns:
-            return True
-    elif not tables.keys() >= _OLD_TABLES:
+    missing = _NEEDED["observations"] - {_present(name) for name in tables.get("observations", ())}
+    if not missing:
+        return True
+    if "observations" not in tables and "sdk_sessions" not in tables and not tables.keys() >= _OLD_TABLES:
         return False
     with readable_database(source.path) as connection:
         version = connection.execute("SELECT max(version) FROM schema_versions").fetchone()[0]
+    if isinstance(version, int) and version > _NEWEST:
+        reason, advice = "newer than any that is read", "Export it as JSON there, or import it with a newer program."
+    elif isinstance(version, int) and version >= _OLDEST:
+        reason, advice = f"without {', '.join(sorted(missing))} of its observations", "Get an undamaged copy."
+    else:
+        reason = "older than any that is read"
+        advice = "Start a newer claude-mem once, which brings it up to date."
     raise NotReadableError(
-        f"{source.path}: this is a claude-mem database of schema {version}, which is older than any that is read "
-        "(from 4). Start a newer claude-mem once, which brings it up to date."
+        f"{source.path}: this is a claude-mem database of schema {version}, which is {reason} "
+        f"({_OLDEST} to {_NEWEST}). {advice}"
     )
 
 

@@ -51,7 +51,10 @@ def places(home: Path, environment: Mapping[str, str]) -> list[Path]:
 
 
 def _basic_memory(home: Path, environment: Mapping[str, str]) -> list[Path]:
-    """The folders of basic-memory's projects, as its configuration names them."""
+    """The folders of basic-memory's projects, as its configuration names them.
+
+    A folder within another one is left out: the outer one has its notes too.
+    """
     config: Any = {}
     with suppress(OSError, ValueError, RecursionError):
         folder = Path(environment.get("BASIC_MEMORY_CONFIG_DIR", home / ".basic-memory"))
@@ -59,7 +62,8 @@ def _basic_memory(home: Path, environment: Mapping[str, str]) -> list[Path]:
     projects = config.get("projects") if isinstance(config, dict) else None
     paths: list[Any] = list(projects.values()) if isinstance(projects, dict) else [str(home / "basic-memory")]
     paths = [one.get("path") if isinstance(one, dict) else one for one in paths]
-    return [Path(one).expanduser() for one in paths if isinstance(one, str) and one]
+    folders = [Path(one).expanduser() for one in paths if isinstance(one, str) and one]
+    return [folder for folder in folders if not any(other in folder.parents for other in folders)]
 
 
 def discoveries(home: Path | None = None, environment: Mapping[str, str] | None = None) -> Iterator[Discovery | str]:

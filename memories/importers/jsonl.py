@@ -14,8 +14,17 @@ from pydantic_core import from_json
 
 from categories.models import MadeBy
 from categories.paths import slug_of
-from memories.importers.base import Importer, ImportFailedError, Options, Reading, RefusedRecord, SourceRecord
-from memories.importers.sources import DamagedError, unzipped
+from memories.importers.base import (
+    Importer,
+    ImportFailedError,
+    NotReadableError,
+    Options,
+    Reading,
+    RefusedRecord,
+    SourceRecord,
+)
+from memories.importers.sources import DamagedError, Source, unzipped
+from memories.importers.unknown import json_document
 from memories.records import unstorable
 from web.validation import kind_of
 
@@ -170,6 +179,12 @@ def _why_not_json(line: bytes, error: ValueError) -> str:
     return f"is not JSON: {str(error).replace(' at line 1 column ', ' at character ')}"
 
 
-IMPORTER = Importer(
-    "jsonl", "a file with one JSON object a line, plain or gzip", lambda source: knows(source.path), read
-)
+def _knows_source(source: Source) -> bool:
+    if not knows(source.path):
+        return False
+    if what := json_document(source.documents[0]):
+        raise NotReadableError(f"{source.path}: this is {what}.")
+    return True
+
+
+IMPORTER = Importer("jsonl", "a file with one JSON object a line, plain or gzip", _knows_source, read)

@@ -22,6 +22,7 @@ from memories.importers import (
 )
 from memories.importers.base import Importer, NotReadableError
 from memories.importers.sources import Source
+from memories.importers.unknown import what_it_is
 
 # In the order of their tests: a repository is also a folder of files, and many exports are lines of JSON.
 _FORMATS = (
@@ -62,9 +63,12 @@ def importer_for(path: Path) -> Importer:
         for importer in IMPORTERS:
             if importer.knows(source):
                 return importer
+        what = what_it_is(source)
     except PermissionError as error:
         raise NotReadableError(f"{error.filename or path}: cannot be read by this user.") from None
     except OSError as error:
         raise NotReadableError(f"{path}: cannot be read: {error.strerror}.") from None
+    if what:
+        raise NotReadableError(f"{path}: this is {what}.")
     shapes = "; ".join(f"{importer.name}: {importer.looks_like}" for importer in IMPORTERS)
     raise NotReadableError(f"{path}: nothing that can be imported. Supported: {shapes}.")

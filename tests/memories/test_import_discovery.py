@@ -15,7 +15,9 @@ def test_known_places_are_looked_into_and_what_is_there_is_named(tmp_path):
     notes.mkdir()
     (notes / "a.md").write_text("---\ncreated: 2024-01-01\n---\nTea.")
     (home / ".basic-memory").mkdir()
-    config = {"projects": {"main": {"path": str(notes)}, "gone": str(tmp_path / "gone")}}
+    (notes / "within").mkdir()
+    others = {"within": str(notes / "within"), "gone": str(tmp_path / "gone")}
+    config = {"projects": {"main": {"path": str(notes)}} | others}
     (home / ".basic-memory/config.json").write_text(json.dumps(config))
     (home / ".claude/projects").mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))

@@ -41,7 +41,7 @@ def test_each_file_of_an_archive_is_read_in_its_own_format(tmp_path):
         ("a.csv line 2", "Cups are on the shelf."),
         ("b/lines.jsonl line 1", "Green tea."),
         ("b/lines.jsonl line 2", ""),
-        ("photo.png", "is nothing that can be imported"),
+        ("photo.png", "is a picture"),
     ]
     assert records[0].data["tags"] == ["kitchen"]
 
@@ -170,6 +170,6 @@ def test_an_archive_in_an_archive_is_not_opened(tmp_path):
     inner = write_zip(tmp_path / "inner.zip", {"a.jsonl": LINES}).read_bytes()
     path = write_zip(tmp_path / "outer.zip", {"inner.zip": inner, "b.json": json.dumps([])})
     assert places(read(path)) == [
-        ("b.json", "is nothing that can be imported"),
+        ("b.json", "is a list in JSON without memories"),
         ("inner.zip", "is nothing that can be imported"),
     ]

@@ -1,3 +1,4 @@
+import re
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
@@ -181,15 +182,23 @@ def test_the_first_schema_with_observations_is_read(database):
 
 
 @pytest.mark.parametrize(
-    ("script", "version"),
+    ("script", "version", "reason"),
     [
-        ("CREATE TABLE memories (id); CREATE TABLE overviews (id); CREATE TABLE sessions (id);", 3),
-        ("CREATE TABLE observations (id INTEGER PRIMARY KEY, body TEXT);", 2),
+        ("CREATE TABLE memories (id); CREATE TABLE overviews (id); CREATE TABLE sessions (id);", 3, "older than any"),
+        ("CREATE TABLE observations (id INTEGER PRIMARY KEY, body TEXT);", 2, "older than any that is read (4 to 52)"),
+        ("CREATE TABLE observations (id INTEGER PRIMARY KEY, body TEXT);", 99, "newer than any that is read (4 to 52)"),
+        ("CREATE TABLE sdk_sessions (id);", 99, "newer than any"),
+        (
+            "CREATE TABLE observations (project TEXT, memory_session_id TEXT);",
+            49,
+            "without created_at_epoch of its observations",
+        ),
     ],
 )
-def test_an_older_database_is_named_for_what_it_is(database, script, version):
+def test_a_database_of_a_version_that_is_not_read_is_named_for_what_it_is(database, script, version, reason):
     path = database({}, script, version)
-    with pytest.raises(NotReadableError, match=f"this is a claude-mem database of schema {version}, which is older"):
+    expected = re.escape(f"this is a claude-mem database of schema {version}, which is {reason}")
+    with pytest.raises(NotReadableError, match=expected):
         importer_for(path)
 
 

@@ -113,7 +113,7 @@ def test_a_reading_knows_how_far_it_is(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "data"),
-    [("picture.png", b"\x89PNG\r\n"), ("notes.log", b"Some notes."), ("list.json", b"[1]")],
+    [("sound.ogg", b"OggS\0\2"), ("notes.log", b"Some notes."), ("number.json", b"1")],
 )
 def test_what_no_importer_knows_is_refused_with_the_formats(tmp_path, name, data):
     with pytest.raises(
