@@ -57,7 +57,6 @@
     note(missing > 0 ? `${missing.toLocaleString("en")} of ${root.all.toLocaleString("en")} have no place yet.` : "");
     widen(root);
     index = root.isGrid ? undefined : indexed(root);
-    byId("map-drawing").dataset.drawn = root.total;
   }
 
   // The window shows the part of the plane with points. It grows with what later queries find and never shrinks, so that
@@ -267,6 +266,8 @@
     ink.globalAlpha = 1;
     drawOutline();
     placeNames();
+    const root = tiles.get(keyOf(0, 0, 0));
+    if (root) byId("map-drawing").dataset.drawn = root.total;
     byId("zoom").querySelector("output").textContent = `${Math.round(view.zoom * 100)} %`;
   }
   function drawField(tile, strength) {

@@ -75,7 +75,6 @@ def follow_with_a_conflict(folder):
 
 def test_no_page_violates_wcag_in_either_theme_or_on_a_phone(everything, open_page):
     page = open_page("/")
-    page.context.set_default_timeout(30_000)
     page.add_init_script(path=AXE)
     violations = []
     for one, address in addresses(page.context, everything.url).items():

@@ -211,7 +211,7 @@ def test_process_that_follows_is_started_once_there_is_a_source(notes, monkeypat
         started.set()
 
     with follower_started(start):
-        assert started.wait(10)
+        assert started.wait(60)
     assert arguments == [["follow_sources", "--skip-checks"]]
     assert FollowedSource.objects.count() == 0
 
