@@ -31,7 +31,7 @@ from explorer.http import (
     return_url,
     wants_fragment,
 )
-from explorer.links import explore_url, matrix_url
+from explorer.links import explore_url
 from explorer.map_view import map_of
 from explorer.matrix_page import MatrixPageRequest, build_matrix
 from explorer.measures import measure_groups, to_watch
@@ -71,6 +71,7 @@ from search.unified.service import UnifiedResult, unified
 from search.why_not import WhyNotRequest, why_not
 from web.errors import Refusal
 from web.params import QueryError
+from web.timing import server_timing
 from web.validation import Problem
 
 # Similar memories in a section of another page, and on a page of their own.
@@ -258,15 +259,9 @@ def matrix_page(request: PageRequest) -> HttpResponse:
         asked = asked.replace(columns="date")
     found = matrix(query, asked, page_viewer(request))
     context = build_matrix(query, asked, found, problem_notices(problems))
-    return page_response(
-        request,
-        "explorer/matrix.html",
-        {"matrix": context},
-        partial="matrix",
-        timings=found.timings,
-        status=422 if problems and wants_fragment(request) else 200,
-        address=matrix_url(query, dict(asked.parameters())),
-    )
+    response = private(render(request, "explorer/matrix.html", {"matrix": context}))
+    response["Server-Timing"] = server_timing(found.timings)
+    return response
 
 
 @require_safe
