@@ -27,6 +27,7 @@ from search.query import EVER, Interval, SearchQuery, Sort
 from search.result import HitDetail, SearchResult
 from search.run import date_histograms, run, totals
 from search.saved_views import OpenableView, ViewCount, count_views, openable_views
+from search.typed import as_text
 from text.dates import check_start, start_of
 from text.formatting import date_text, local_time, number
 from text.titles import plain_title
@@ -386,15 +387,11 @@ def _ideas(corpus: SearchResult, viewer: Viewer) -> tuple[Idea, ...]:
     if types := _values(corpus, "type"):
         chosen = next((value for value in types if value.value == _READ_FIRST), types[0])
         (found_types,) = _sliced([(query.with_(type=(chosen.value,), since="1y"), "")], viewer)
-        ideas.append(Idea(f"type:{chosen.value} since:1y", found_types, "Filters alone: one type, the last year."))
+        ideas.append(Idea(as_text(found_types.query), found_types, "Filters alone: one type, the last year."))
     if tags := _values(corpus, "tag"):
         tagged = _counted(query.with_(tag=(tags[0].value,)), viewer)
         if other := next((value for value in _values(tagged, "author") if value.count), None):
             both = tagged.query.with_(author=(other.value,))
-            typed = f"tag:{_quoted(tags[0].value)} author:{_quoted(other.value)}"
-            ideas.append(Idea(typed, Slice("", other.count, both), "Two facets together, with the counts of the rest."))
+            found_both = Slice("", other.count, both)
+            ideas.append(Idea(as_text(both), found_both, "Two facets together, with the counts of the rest."))
     return tuple(idea for idea in ideas if idea.found.count)
-
-
-def _quoted(value: str) -> str:
-    return f'"{value}"' if " " in value else value

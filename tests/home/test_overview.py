@@ -17,7 +17,9 @@ from memories.models import Memory, Project, Session
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from search.models import SavedView
+from search.query import SearchQuery
 from search.run import run
+from search.typed import understand
 from tests.html import html_of
 from web.cache import RepeatedReads
 
@@ -85,6 +87,15 @@ def test_every_number_of_the_overview_is_the_total_of_the_slice_behind_it(lately
     assert len(slices) > 20
     for one in slices:
         assert run(one.query, everyone).total == one.count, one
+
+
+def test_ideas_find_when_they_are_typed_what_they_promise(lately, everyone):
+    Memory.objects.update(tags=['"good"-tea'])
+    ideas = overview(everyone, "2026-03-01", NOW).ideas
+    assert [idea.typed for idea in ideas] == ["safety", 'tag:"\\"good\\"-tea" author:Ada']
+    for idea in ideas:
+        typed = understand(SearchQuery(text=idea.typed)).query
+        assert run(typed, everyone).total == idea.found.count, idea.typed
 
 
 def test_growth_by_type_adds_up_to_the_columns_and_projects_name_their_newest(lately, everyone):
