@@ -126,6 +126,8 @@ def test_a_session_lists_what_it_did_in_order(key, session, client):
     assert re.findall(r'<h3><a href="/m/\d+/">([^<]+)</a></h3>', page) == ["One.", "Two.", "Three."]
     assert "<dd>3 memories, 1 archived or superseded since</dd>" in page
     assert f'href="/sessions/{session.pk}/">s1</a>' in html_of(client.get("/sessions/?agent=claude-code"))
+    listed = html_of(client.get("/sessions/?project=tea&search=s1"))
+    assert '<a href="/sessions/?project=tea&amp;agent=claude-code&amp;search=s1">claude-code</a>' in listed
     memory = reply["memories"][0]["id"]
     assert f'href="/sessions/{session.pk}/"' in html_of(client.get(f"/m/{memory}/"))
 
