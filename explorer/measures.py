@@ -18,7 +18,7 @@ from explorer.links import explore_url
 from explorer.status import SiteStatus
 from memories.embedding.progress import EmbeddedShare
 from search.query import SearchQuery
-from search.run import run
+from search.run import totals
 from text.formatting import memories, number, plural
 from web.exchange import recent_answers
 
@@ -57,7 +57,7 @@ class MeasureGroup:
 def measure_groups(viewer: Viewer, state: SiteStatus) -> tuple[MeasureGroup, ...]:
     """All measures; viewers of some projects see those of their memories, since the others tell of everybody."""
     groups = [
-        MeasureGroup("Memories", (*_arrivals(viewer), _without_category(viewer))),
+        MeasureGroup("Memories", _memories(viewer)),
         MeasureGroup("Search", _search(state)),
     ]
     if viewer.project_ids is None:
@@ -70,22 +70,22 @@ def to_watch(groups: Iterable[MeasureGroup]) -> tuple[Measure, ...]:
     return tuple(one for group in groups for one in group.measures if one.state == "Watch")
 
 
-def _arrivals(viewer: Viewer) -> tuple[Measure, ...]:
-    found = []
-    for name, span in (("New or changed today", "24h"), ("In seven days", "7d")):
-        query = SearchQuery.from_mapping({"updated_since": span})
-        total = run(query, viewer).total
-        words = f"{memories(total)} stored or changed in the last {'24 hours' if span == '24h' else 'seven days'}."
-        found.append(Measure(name, "OK", number(total), words, explore_url(query)))
-    return tuple(found)
-
-
-def _without_category(viewer: Viewer) -> Measure:
-    query = SearchQuery.from_mapping({"no": "category"})
-    without, total = run(query, viewer).total, run(SearchQuery(), viewer).total
+def _memories(viewer: Viewer) -> tuple[Measure, ...]:
+    """The memories that came or changed lately, and those without a category."""
+    queries = [
+        SearchQuery.from_mapping(one) for one in ({"updated_since": "24h"}, {"updated_since": "7d"}, {"no": "category"})
+    ]
+    today, week, without, total = (one.total for one in totals([*queries, SearchQuery()], viewer))
     share = 100 * without / total if total else 0.0
-    words = f"{share:.1f} % of the memories have no category; suggestions propose some."
-    return Measure("Without a category", "OK", number(without), words, explore_url(query))
+    shown = (
+        ("New or changed today", today, f"{memories(today)} stored or changed in the last 24 hours."),
+        ("In seven days", week, f"{memories(week)} stored or changed in the last seven days."),
+        ("Without a category", without, f"{share:.1f} % of the memories have no category; suggestions propose some."),
+    )
+    return tuple(
+        Measure(name, "OK", number(count), words, explore_url(query))
+        for (name, count, words), query in zip(shown, queries, strict=True)
+    )
 
 
 def _search(state: SiteStatus) -> tuple[Measure, ...]:
