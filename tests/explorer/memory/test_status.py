@@ -179,7 +179,8 @@ def test_missing_or_late_backup_needs_attention_and_says_what_to_do(curator, set
     now = datetime.now(UTC)
     assert (_last_backup(now).state, _last_backup(now).now) == ("Watch", "never")
     page = html_of(curator.get("/status/"))
-    assert "<b>Last backup</b> <span>never</span>" in page
+    assert "<h2>Last backup</h2>" in page
+    assert '<p class="big">never</p>' in page
     assert "read in the log why none was made" in page
     (tmp_path / "mnemoscope-20260101-000000.backup").touch()
     assert (_last_backup(now).state, _last_backup(now).now) == ("OK", "just now")
