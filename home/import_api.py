@@ -13,10 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from access.keys import ApiRequest, allowed, callers
 from explorer.operations import read_operation
 from home.jobs import (
-    MAX_FILES,
-    MAX_PART,
-    MAX_UPLOAD,
-    FileToSend,
     State,
     UploadInvalidError,
     job_cancel,
@@ -27,11 +23,10 @@ from home.jobs import (
     job_undo,
     jobs_of,
     jobs_recover,
-    upload_append,
-    upload_begin,
 )
 from home.models import ImportJob
 from home.previews import preview_of
+from home.uploads import MAX_FILES, MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from memories.importers.csv_table import FIELDS
 from memories.records import MAX_PROJECT
 from web.errors import GUARDED, ApiError, errors

@@ -25,10 +25,7 @@ from home.following import is_followed_now
 from home.follows import followable, sources_follow, sources_of
 from home.import_page import build_columns, build_found, build_job, build_open, build_past, preview_rows
 from home.jobs import (
-    MAX_PART,
-    MAX_UPLOAD,
     SAMPLE,
-    FileToSend,
     State,
     batch_undo_queue,
     check_may_import_all,
@@ -41,11 +38,10 @@ from home.jobs import (
     job_undo,
     jobs_import,
     may_import,
-    upload_append,
-    upload_begin,
 )
 from home.previews import preview_of
 from home.queries import imported_paths, imports_open, imports_past, is_empty, sample_batch
+from home.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from memories.importers.discovery import discoveries
 from web.errors import Refusal
 

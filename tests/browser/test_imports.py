@@ -13,7 +13,7 @@ from playwright.sync_api import Error, expect
 
 from access.viewer import command_viewer
 from home.following import Follower
-from home.jobs import jobs_run
+from home.import_process import jobs_run
 from home.models import ImportJob
 from memories.models import Memory
 from memories.records import MemoryChanges
@@ -27,7 +27,7 @@ def site(live_server, settings, tmp_path, monkeypatch):
     """A site without memories, whose imports begin when a test says so."""
     settings.HOME = tmp_path
     monkeypatch.setattr("home.jobs.start_once", lambda arguments: None)
-    monkeypatch.setattr("home.jobs.ImportSink", None)
+    monkeypatch.setattr("home.import_process.ImportSink", None)
     monkeypatch.setattr("home.following.ImportSink", None)
     monkeypatch.delenv("CLAUDE_MEM_DATA_DIR", raising=False)
     monkeypatch.setattr("home.import_views.PART", 64)

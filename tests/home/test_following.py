@@ -12,8 +12,9 @@ from django.utils import timezone
 
 from access.keys import make_key
 from access.viewer import command_viewer, viewer_of_user
-from home import following, jobs
+from home import following
 from home.following import Follower, follower_started
+from home.import_process import jobs_run
 from home.models import ImportJob
 from memories.following import watch
 from memories.following.services import source_gone_settle, source_new, source_stop
@@ -307,7 +308,7 @@ def test_when_most_is_gone_the_page_asks_and_then_the_source_is_stopped(owner, n
 
 
 def test_import_of_a_source_that_changed_since_is_undone_all_the_same_if_somebody_insists(owner, notes, monkeypatch):
-    monkeypatch.setattr(jobs, "_start", lambda: None)
+    monkeypatch.setattr("home.jobs._start", lambda: None)
     source = followed(notes)
     Follower().once()
     first = source.batches.get()
@@ -318,18 +319,18 @@ def test_import_of_a_source_that_changed_since_is_undone_all_the_same_if_somebod
     owner.post(f"/imports/batches/{first.pk}/undo/")
     job = ImportJob.objects.get()
     assert "Undo it all the same" not in html_of(owner.get(f"/imports/{job.pk}/"))
-    jobs.jobs_run()
+    jobs_run()
     # After an undo that was interrupted nobody knows what was changed since.
     ImportJob.objects.update(is_changed_since=False, error="It was interrupted. Try again.")
     assert "Undo it all the same" not in html_of(owner.get(f"/imports/{job.pk}/"))
     owner.post(f"/imports/{job.pk}/undo/")
-    jobs.jobs_run()
+    jobs_run()
     page = html_of(owner.get(f"/imports/{job.pk}/"))
     assert "1 memory was changed since" in page
     assert "--force" not in page
     assert "Undo it all the same" in page
     owner.post(f"/imports/{job.pk}/undo/", {"force": "1"})
-    jobs.jobs_run()
+    jobs_run()
     assert not Memory.objects.exists()
     # Another undo of it would ask again.
     assert ImportJob.objects.get().state == "undone"

@@ -17,17 +17,11 @@ from django.utils import timezone
 from access.keys import make_key, revoke_key
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_user
-from home import jobs
-from home.jobs import (
-    FileToSend,
-    FullRightsError,
-    ImportForbiddenError,
-    JobStateError,
-    jobs_run,
-    upload_append,
-    upload_begin,
-)
+from home import import_process, jobs, uploads
+from home.import_process import jobs_run
+from home.jobs import FullRightsError, ImportForbiddenError, JobStateError
 from home.models import ImportJob
+from home.uploads import FileToSend, upload_append, upload_begin
 from memories.importers.base import Importer, ImportFailedError, Options, Reading, SourceRecord
 from memories.models import ImportBatch, Memory, Project
 from tests.html import html_of
@@ -47,7 +41,7 @@ def place(settings, tmp_path, monkeypatch):
     """A home folder of the test's own, and no process of its own for imports: tests do what is queued themselves."""
     settings.HOME = tmp_path
     monkeypatch.setattr("home.jobs.start_once", lambda arguments: None)
-    monkeypatch.setattr("home.jobs.ImportSink", None)
+    monkeypatch.setattr("home.import_process.ImportSink", None)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for name in ("CLAUDE_MEM_DATA_DIR", "CLAUDE_CONFIG_DIR", "MEMORY_FILE_PATH", "BASIC_MEMORY_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -227,7 +221,7 @@ def test_an_import_is_cancelled_while_it_waits_and_while_it_runs(owner, client, 
     assert "The sample <small>cancelled</small>" in html_of(owner.get(f"/imports/{job.pk}/"))
     owner.post(f"/imports/{job.pk}/import/")
     monkeypatch.setattr("memories.importers.blocks.BLOCK", 40)
-    written = jobs.import_path
+    written = import_process.import_path
 
     def cancel_elsewhere():
         assert owner.post(f"/imports/{job.pk}/cancel/").status_code == 302
@@ -247,8 +241,8 @@ def test_an_import_is_cancelled_while_it_waits_and_while_it_runs(owner, client, 
 
         return written(progress=show, **options)
 
-    monkeypatch.setattr(jobs, "import_path", cancelled_meanwhile)
-    monkeypatch.setattr(jobs, "_BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(import_process, "import_path", cancelled_meanwhile)
+    monkeypatch.setattr(import_process, "_BEAT_SECONDS", 0.02)
     jobs_run()
     job.refresh_from_db()
     assert (job.state, job.error) == ("failed", "It was cancelled; nothing was written.")
@@ -361,10 +355,10 @@ def test_uploads_that_nobody_imported_are_removed_after_days(place, monkeypatch)
     upload_begin(files=[FileToSend("new.csv", 10)], viewer=command_viewer())
     assert list(ImportJob.objects.values_list("name", flat=True)) == ["new.csv"]
     assert not Path(old.path).exists()
-    monkeypatch.setattr(jobs, "_SPARE", 10**18)
-    with pytest.raises(jobs.UploadRefusedError, match="not enough space"):
+    monkeypatch.setattr(uploads, "_SPARE", 10**18)
+    with pytest.raises(uploads.UploadRefusedError, match="not enough space"):
         upload_begin(files=[FileToSend("big.csv", 10)], viewer=command_viewer())
-    with pytest.raises(jobs.UploadRefusedError, match="from 1 to 2,147,483,648"):
+    with pytest.raises(uploads.UploadRefusedError, match="from 1 to 2,147,483,648"):
         upload_begin(files=[FileToSend("big.csv", 3 * 1024**3)], viewer=command_viewer())
 
 
@@ -374,9 +368,9 @@ def test_failed_uploads_are_removed_after_days_too_and_announced_bytes_are_as_go
     upload_begin(files=[FileToSend("first.csv", 600)], viewer=command_viewer())
     assert list(ImportJob.objects.values_list("name", flat=True)) == ["first.csv"]
     assert not Path(failed.path).exists()
-    monkeypatch.setattr(jobs, "_SPARE", 0)
-    monkeypatch.setattr("home.jobs.shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
-    with pytest.raises(jobs.UploadRefusedError, match="not enough space"):
+    monkeypatch.setattr(uploads, "_SPARE", 0)
+    monkeypatch.setattr("home.uploads.shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(uploads.UploadRefusedError, match="not enough space"):
         upload_begin(files=[FileToSend("second.csv", 600)], viewer=command_viewer())
     assert upload_begin(files=[FileToSend("third.csv", 400)], viewer=command_viewer()).state == "uploading"
 
@@ -386,15 +380,15 @@ def test_upload_with_a_long_name_is_stored_and_one_without_its_file_begins_again
     assert job.name == "茶" * 78 + ".jsonl"
     Path(job.path).unlink()
     with pytest.raises(jobs.JobStateError, match="was removed: begin the upload again"):
-        jobs.upload_append(job=job, offset=0, part=FILE)
+        upload_append(job=job, offset=0, part=FILE)
     again = upload_begin(files=[FileToSend("茶" * 200 + ".jsonl", len(FILE))], viewer=command_viewer())
     assert again.pk != job.pk
-    assert jobs.upload_append(job=again, offset=0, part=FILE).state == "ready"
+    assert upload_append(job=again, offset=0, part=FILE).state == "ready"
 
 
 def test_upload_that_was_started_meanwhile_is_not_removed(place):
     job = upload_begin(files=[FileToSend("tea.jsonl", len(FILE))], viewer=command_viewer())
-    job = jobs.upload_append(job=job, offset=0, part=FILE)
+    job = upload_append(job=job, offset=0, part=FILE)
     looked_at = ImportJob.objects.get()
     jobs.job_import(job=job, project="", viewer=command_viewer())
     with pytest.raises(jobs.JobStateError, match="has just been started"):
@@ -445,7 +439,7 @@ def test_preview_names_what_is_left_out_of_rows_and_is_made_once_for_each_way_to
 
 
 def test_a_cancelled_import_reads_no_further_record_of_its_block():
-    progress = jobs._Progress()
+    progress = import_process._Progress()
 
     def records():
         for number in range(3):
@@ -453,7 +447,7 @@ def test_a_cancelled_import_reads_no_further_record_of_its_block():
             yield SourceRecord(str(number), {"content": "x"})
 
     importer = Importer("slow", "", lambda source: True, lambda path, options: Reading(records()))
-    found = jobs._watched(importer, progress).read(Path(), Options()).records
+    found = import_process._watched(importer, progress).read(Path(), Options()).records
     assert next(found).location == "0"
     with pytest.raises(ImportFailedError, match="It was cancelled"):
         next(found)

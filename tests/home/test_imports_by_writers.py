@@ -10,7 +10,7 @@ from access.keys import make_key
 from access.models import Membership
 from access.viewer import command_viewer
 from categories.models import Category, Concept, ConceptLink, LocalText
-from home.jobs import jobs_run
+from home.import_process import jobs_run
 from home.models import ImportJob
 from memories.importers.jsonl import EXPORT_VERSION
 from memories.models import ImportBatch, Memory, Project
@@ -29,7 +29,7 @@ SECRET = [
 def place(settings, tmp_path, monkeypatch):
     settings.HOME = tmp_path
     monkeypatch.setattr("home.jobs.start_once", lambda arguments: None)
-    monkeypatch.setattr("home.jobs.ImportSink", None)
+    monkeypatch.setattr("home.import_process.ImportSink", None)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from home.jobs import jobs_run
+from home.import_process import jobs_run
 
 
 class Command(BaseCommand):
