@@ -183,7 +183,7 @@ def _groups(engine: Engine, resolved: ResolvedQuery, colour: str) -> list[tuple[
         years = sorted({date.fromordinal(day).year for day in view.counted.days.days.tolist()}, reverse=True)
         return [(Group(str(year), str(year)), _in_year(resolved, year)) for year in years[:GROUPS]]
     spec = FACET[colour]
-    values = [found.value for found in view.counted.facets[colour].values if found.count]
+    values = [found.value for found in view.answer(FacetRequest(colour)).values if found.count]
     if spec.kind == FacetKind.TREE:
         # The outermost of nested categories would hide the others.
         nodes = resolved.names.category_nodes([int(value) for value in values])

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from search.engines.index.bitmaps import Bitmaps, RowSet, by_value
+from search.engines.index import bitmaps as made_of
+from search.engines.index.bitmaps import Bitmaps, RowSet, by_value, is_shared
 
 SIZE = 70_000
 # Rows per value: tested at once, with witnesses, listed, stored as the complement, and as bits.
@@ -48,6 +49,33 @@ def test_every_value_is_counted_as_one_by_one(share):
     assert some == {code for code in bitmaps.rare.codes.tolist() if naive[code]}
     # A witnessed code has a row; the others may have one too.
     assert all(naive[code] for code in bitmaps.codes[bitmaps.witnessed(mask)].tolist())
+
+
+@pytest.mark.parametrize("share", [0.0, 0.0002, 0.002, 0.03, 0.2, 1.0])
+def test_in_a_large_segment_values_need_as_large_a_share_of_the_rows_for_a_bitmap(share, monkeypatch):
+    # As a segment of twenty million rows has them.
+    monkeypatch.setattr(made_of, "_SHARED_OF", 3_500)
+    keys, starts, joined, rows = column()
+    bitmaps = Bitmaps(keys, starts, joined, SIZE)
+    assert len(bitmaps.by_code) == 5
+    mask = np.random.default_rng(5).random(SIZE) < share
+    naive = {code: int(mask[own].sum()) for code, own in zip(keys.tolist(), rows, strict=True)}
+    counted = np.zeros(3 * len(LENGTHS), np.int64)
+    bitmaps.rare.count(mask, counted)
+    rare = bitmaps.rare.codes.tolist()
+    assert len(rare) == 9
+    assert {code: int(counted[code]) for code in rare} == {code: naive[code] for code in rare}
+    assert {code for codes in bitmaps.rare.codes_in(mask) for code in codes.tolist()} == {
+        code for code in rare if naive[code]
+    }
+
+
+def test_bitmaps_are_made_where_they_cover_a_third_of_the_values(monkeypatch):
+    starts = np.array([0, 100, 200, 400])
+    assert is_shared(starts, SIZE)
+    assert not is_shared(np.array([0, 100, 200, 300, 500, 600, 700]), SIZE)
+    monkeypatch.setattr(made_of, "_SHARED_OF", 50_000)
+    assert not is_shared(starts, SIZE)
 
 
 def test_bitmaps_give_their_places_back():

@@ -9,7 +9,9 @@ from memories.models import Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from search import baseline_counts
+from search.baseline_counts import EveryCount, ValueTable
 from search.engines import large_corpus, postgres_columns
+from search.engines.base import FacetCounts, ValueCount
 from search.query import SearchQuery
 from search.run import run
 
@@ -89,3 +91,30 @@ def test_above_it_numbers_of_categories_may_be_older_too(engine, served_for_long
     assert listed() == (2, ["counts"])
     monkeypatch.setattr(large_corpus, "LARGE", 1_000_000)
     assert listed() == (3, [])
+
+
+def counts_of(*values):
+    return FacetCounts(tuple(ValueCount(*value) for value in values), len(values))
+
+
+@pytest.mark.parametrize(
+    ("counted", "missing"),
+    [
+        pytest.param(counts_of((7, 5, 2), (3, 4, 4), (9, 4, 0), (1, 1, 1)), 8, id="ids"),
+        pytest.param(counts_of(("moss", 5), ("fern", 4), ("ivy", 4)), "oak", id="texts"),
+    ],
+)
+def test_all_values_of_the_corpus_are_the_ones_that_were_counted(counted, missing):
+    table = ValueTable(counted)
+    assert table.largest(None) == counted.values
+    assert table.largest(2) == counted.values[:2]
+    assert [table.get(one.value) for one in counted.values] == list(counted.values)
+    assert (table.get(missing), table.get(10_000), table.get("no such text")) == (None, None, None)
+    every = EveryCount({"one": table, "none": ValueTable(counts_of())})
+    assert dict(every) == {("one", one.value): one.count for one in counted.values}
+    assert (len(every), every.get(("one", missing), 0), every.get(("none", 1), 0), every.get(("other", 1))) == (
+        len(counted.values),
+        0,
+        0,
+        None,
+    )

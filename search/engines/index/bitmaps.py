@@ -10,8 +10,9 @@ from search.engines.array_files import Array, Mask
 
 # The number of rows that fit into the cache of a core.
 _STRETCH = 1 << 17
-# Values with at least this many rows in a segment have bitmaps.
-_SHARED = 150
+# Values with at least the first number of rows have bitmaps, in a segment of up to the second number. In a larger one
+# they need the same share of it: a bitmap takes 60 bytes for each 65,536 rows of the segment among which it has any.
+_SHARED, _SHARED_OF = 150, 1_000_000
 # Up to one row in sixteen, a roaring bitmap lists rows, and an intersection takes a step for each row of the smaller
 # one. From one in fifty on, counting with the complement, a bit per row, is faster.
 _LISTED, _LONG_LIST = 16, 50
@@ -70,7 +71,7 @@ class Bitmaps:
 
     def __init__(self, keys: Array, starts: Array, rows: Array, size: int, *, shared_by: int | None = None) -> None:
         lengths = np.diff(starts)
-        shared = lengths >= (_SHARED if shared_by is None else shared_by)
+        shared = lengths >= (_shared_by(size) if shared_by is None else shared_by)
         self.codes: Array = keys[shared].astype(np.int64)
         self.sizes: Array = lengths[shared]
         low, high = starts[:-1][shared].tolist(), starts[1:][shared].tolist()
@@ -131,7 +132,11 @@ class Rare:
             yield self._fewest[found]
         if len(self._others):
             found = np.logical_or.reduce(mask.take(self._witnesses), axis=0)
-            # Test all rows of the values without a witness in the mask.
+            # Large segments have values of many rows here. Test more samples of these that have no witness in the mask.
+            left = np.flatnonzero(~found & (self._lengths >= _SHARED))
+            samples = _witnesses(self._starts[left], self._lengths[left], self._rows)
+            found[left] = np.logical_or.reduce(mask.take(samples), axis=0)
+            # Then all rows of the others.
             left = np.flatnonzero(~found)
             lengths = self._lengths[left]
             ends = np.cumsum(lengths)
@@ -147,10 +152,16 @@ def _witnesses(starts: Array, lengths: Array, rows: Array, number: int = _WITNES
     return rows[starts + lengths * order[:, None] // number]
 
 
-def is_shared(starts: Array) -> bool:
-    """Whether values with bitmaps cover most of the rows; otherwise bitmaps save nothing."""
+def is_shared(starts: Array, size: int) -> bool:
+    """Whether values with bitmaps cover a third of the rows of a column; otherwise bitmaps save nothing. `size` is the
+    number of rows of the segment.
+    """
     lengths = np.diff(starts)
-    return bool(lengths[lengths >= _SHARED].sum() * 2 >= starts[-1])
+    return bool(lengths[lengths >= _shared_by(size)].sum() * 3 >= starts[-1])
+
+
+def _shared_by(size: int) -> int:
+    return max(_SHARED, size * _SHARED // _SHARED_OF)
 
 
 def sums(mask: Mask, rows: Array, starts: Array) -> Array:

@@ -192,7 +192,7 @@ class Segment:
         made = {name: Bitmaps(*by_value(self.arrays[name]), self.size, shared_by=1) for name in SCALARS}
         for column in MULTIPLE:
             keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
-            if is_shared(starts):
+            if is_shared(starts, self.size):
                 made[column] = Bitmaps(keys, starts, self.arrays[f"{column}.rows"], self.size)
         self._bitmaps = made
         for column in made:
