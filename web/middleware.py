@@ -140,8 +140,13 @@ def refuse_absolute_names(get_response: GetResponse) -> Middleware:
 # Connection, authorisation, unknown database, out of resources, shutting down, system error. A statement that was
 # cancelled or lost a deadlock is an OperationalError too, and no outage.
 OUTAGE_STATES = ("08", "28", "3D", "53", "57P", "58")
-# In a cluster a coordinator that loses a server in the middle of a transaction calls that an internal error.
-_LOST_SERVER = re.compile("server closed the connection|connection to the remote node|connection marked as essential")
+# In a cluster a coordinator that loses a server in the middle of a transaction calls that an internal error: when it
+# speaks to it, prepares or ends the commit, copies rows to it, or sends it the result of a part of a query.
+_LOST_SERVER = re.compile(
+    "server closed the connection|connection to the remote node|connection marked as essential"
+    "|failed to prepare transaction|could not commit transaction for shard"
+    "|could not connect to any active placements|to fetch intermediate results|failed to read result"
+)
 
 
 def is_outage(error: BaseException | None) -> bool:

@@ -272,6 +272,11 @@ def test_name_without_one_is_answered(client, host):
     [
         pytest.param("server closed the connection unexpectedly", True, id="closed"),
         pytest.param("failure on connection marked as essential: db-2:5432", True, id="essential"),
+        pytest.param("failed to prepare transaction 'citus_0_7_12_3' on host db-2:5432", True, id="prepare"),
+        pytest.param("could not commit transaction for shard 102008 on at least one active node", True, id="commit"),
+        pytest.param("could not connect to any active placements", True, id="copy"),
+        pytest.param("cannot connect to db-2:5432 to fetch intermediate results", True, id="fetch"),
+        pytest.param('failed to read result "12_1" from node db-2:5432', True, id="read"),
         pytest.param("cache lookup failed for type 17", False, id="a fault of Postgres"),
     ],
 )
