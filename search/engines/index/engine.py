@@ -229,15 +229,17 @@ class IndexEngine:
             if len(docs) <= limit:
                 return MapTile(len(docs), xs, ys, codes, np.ones(len(docs), np.int64))
             shift, last = tile.bits - TILE_BITS, (1 << TILE_BITS) - 1
-            squares = ((xs >> shift & last).astype(np.int64) << TILE_BITS | (ys >> shift & last)) << 8 | codes
+            # Few bits for the group: all possible squares are counted, which takes memory for each of them.
+            bits = len(groups).bit_length()
+            squares = ((xs >> shift & last).astype(np.int64) << TILE_BITS | (ys >> shift & last)) << bits | codes
             counts = np.bincount(squares)
             found = np.flatnonzero(counts)
-            columns, rows = found >> (8 + TILE_BITS), found >> 8 & last
+            columns, rows = found >> (bits + TILE_BITS), found >> bits & last
             return MapTile(
                 len(docs),
                 columns.astype(np.uint16),
                 rows.astype(np.uint16),
-                (found & 255).astype(np.uint8),
+                (found & (1 << bits) - 1).astype(np.uint8),
                 counts[found],
                 is_grid=True,
             )
