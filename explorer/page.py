@@ -3,7 +3,7 @@
 No database and no request, so that everything a page shows can be tested here.
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
@@ -14,34 +14,29 @@ from explorer.links import (
     Link,
     calendar_url,
     compare_url,
-    curate_url,
     explore_url,
     matrix_url,
     memory_url,
-    merge_url,
     new_url,
     retag_url,
     text_url,
-    values_url,
     why_not_url,
 )
 from explorer.page_query import PageQuery, View
 from explorer.results_table import ResultsTable, build_table
 from explorer.sidebar import (
     Chip,
-    FacetRow,
     HiddenField,
     Panel,
     build_chips,
     build_panel,
     form_fields,
     hidden_fields,
-    value_rows,
 )
 from search.facets import FACET, STATES
 from search.histogram_split import SPLIT_KEYS
 from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort
-from search.result import FacetPage, FilterRelaxation, NamedTerm, SearchResult, SearchWarning
+from search.result import FilterRelaxation, NamedTerm, SearchResult, SearchWarning
 from search.typed import Understood, as_text
 from search.unified.service import UnifiedResult
 from search.why_not import Check, WhyNot
@@ -166,39 +161,6 @@ class ExplorerContext:
     """The day or time at which the results are valid; empty for the present state."""
 
 
-@dataclass(frozen=True, slots=True)
-class ValuesContext:
-    """The page of all the values of one facet."""
-
-    key: str
-    label: str
-    title: str
-    status: str
-    heading: str
-    summary: str
-    rows: tuple[FacetRow, ...]
-    hidden: tuple[HiddenField, ...]
-    search: str
-    search_hidden: tuple[HiddenField, ...]
-    here: str
-    listing_url: str
-    """The URL of this listing without the selection, which the form adds."""
-    sorts: tuple[Link, ...]
-    pager: Pager | None
-    notices: tuple[Notice, ...]
-    crumbs: tuple[Link, ...]
-    results_url: str
-    results_label: str
-    unavailable: str
-    chips: tuple[Chip, ...]
-    more_url: str
-    """The rest of a level of the tree that is longer than the page."""
-    curate_base: str
-    """The page that curates a value, without its name; empty for facets that are no vocabulary."""
-    merge: Link | None
-    """For curators, the page that merges the ticked values; `name` is where a merge returns to."""
-
-
 def build_context(
     query: PageQuery,
     result: SearchResult,
@@ -282,67 +244,6 @@ def build_context(
         compare_url=compare_url(query),
         as_of=query.as_of,
     )
-
-
-def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[Notice] = ()) -> ValuesContext:
-    """The context of the page that lists the values of a facet."""
-    listing, spec = page.listing, page.facet.spec
-    rows = value_rows(query, page.facet, page.corpus.count, last_name_only=bool(listing.parent))
-    listing_parameters = dict(listing.parameters())
-
-    def at(**changes: str) -> str:
-        return values_url(page.facet.key, query, {**listing_parameters, "page": "", **changes})
-
-    def at_page(number: int) -> str:
-        return at(page="" if number == 1 else str(number))
-
-    warnings = (
-        Notice(warning.message, suggestion=did_you_mean_text(warning.did_you_mean)) for warning in page.warnings
-    )
-    crumbs = _crumbs(query, page)
-    heading = crumbs[-1].label if crumbs else spec.label
-    values = plural(page.facet.distinct, "value", at_least=page.facet.at_least)
-    return ValuesContext(
-        key=page.facet.key,
-        label=spec.label,
-        title=f"{heading}: {values}",
-        status=values,
-        heading=heading,
-        summary=f"{values} below" if crumbs else f"{values} in {memories(page.total, at_least=page.at_least)}",
-        rows=rows,
-        hidden=hidden_fields(query, rows, ()),
-        search=listing.search,
-        search_hidden=(
-            *(HiddenField(k, v) for k, v in query.with_(sort=None, page_size=25).parameters()),
-            *(HiddenField(k, v) for k, v in listing_parameters.items() if k not in {"search", "page"}),
-        ),
-        here=at(page=listing_parameters.get("page", "")),
-        listing_url=values_url(page.facet.key, SearchQuery(), listing_parameters),
-        sorts=(
-            Link("Most first", at(sort=""), current=listing.sort == "count"),
-            Link("A–Z", at(sort="name"), current=listing.sort == "name"),
-        ),
-        pager=_values_pager(page, at_page),
-        notices=(*notices, *warnings),
-        crumbs=crumbs,
-        results_url=explore_url(query),
-        results_label=f"Show {memories(page.total, at_least=page.at_least)}",
-        unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} matches this name."),
-        chips=build_chips(query, page.labels),
-        more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
-        curate_base=curate_url(page.facet.key, ""),
-        merge=_merge_link(query, page, listing_parameters),
-    )
-
-
-def _merge_link(query: SearchQuery, page: FacetPage, listing: dict[str, str]) -> Link | None:
-    key, ticked = page.facet.key, len(query.selection(page.facet.key).include)
-    if not (url := merge_url(key)):
-        return None
-    label = f"Merge {number(ticked)} {page.facet.spec.api_name}…" if ticked > 1 else "Merge…"
-    # Not the search: those names have been merged.
-    left = {name: value for name, value in listing.items() if name != "search"}
-    return Link(label, url, name=values_url(key, query.without(key), left))
 
 
 def typed_notices(understood: Understood[PageQuery]) -> tuple[Notice, ...]:
@@ -569,27 +470,6 @@ def _empty(query: SearchQuery, result: SearchResult) -> EmptyState:
 
 def _relaxation_count(relaxation: FilterRelaxation) -> str:
     return number(relaxation.count, at_least=relaxation.at_least)
-
-
-def _crumbs(query: SearchQuery, page: FacetPage) -> tuple[Link, ...]:
-    """The ancestors of a level of the tree, from its slug path."""
-    if not page.listing.parent:
-        return ()
-    parts = page.listing.parent.split("/")
-    paths = ["/".join(parts[: n + 1]) for n in range(len(parts))]
-    # The values carry the names along their path; without values there are only slugs.
-    names = page.facet.values[0].label.split(" / ")[:-1] if page.facet.values else parts
-    names = names if len(names) == len(parts) else parts
-    levels = [Link(n, values_url("category", query, {"parent": p})) for n, p in zip(names, paths, strict=True)]
-    return (Link("All", values_url("category", query)), *levels[:-1], Link(names[-1], "", current=True))
-
-
-def _values_pager(page: FacetPage, at: Callable[[int], str]) -> Pager | None:
-    if page.pages == 1:
-        return None
-    return build_pager(
-        page.listing.page, page.pages, page.listing.page_size, page.facet.distinct, at, at_least=page.facet.at_least
-    )
 
 
 @dataclass(frozen=True, slots=True)

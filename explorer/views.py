@@ -40,7 +40,6 @@ from explorer.memory_page import build_memory, build_similar
 from explorer.page import (
     Notice,
     build_context,
-    build_values_context,
     build_verdict,
     problem_notices,
     typed_notices,
@@ -53,6 +52,7 @@ from explorer.site_history import SiteHistoryRequest, site_history
 from explorer.status import build_status, site_status
 from explorer.status_course import build_course, without_trends
 from explorer.take_out import build_take_out
+from explorer.values_page import build_values_context
 from explorer.visible_tree import CategoryNotFoundError
 from memories.history import EventNotFoundError, History, memory_history
 from memories.queries import MemoryDetail, memory_details, memory_version, timeline_around

@@ -1,15 +1,14 @@
 """The contexts of the pages of the review queue. No database and no request."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
-from difflib import SequenceMatcher
 from typing import Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
 
+from curation.suggestions.compared import MemorySummary, ShownSide, ShownText, memory_summary, side_of, texts_of
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery, kind_labels
 from curation.suggestions.proposals import Kind
@@ -20,69 +19,15 @@ from curation.suggestions.queries import (
     Named,
     ProposalGroup,
     Queue,
-    ShownMemory,
     ShownSuggestion,
-    Side,
 )
 from explorer.http import Pager, build_pager
-from explorer.links import filter_url, memory_url
 from memories.models import Project
-from text.formatting import day_label, memories, moment_label, number, plural, type_family
+from text.formatting import day_label, memories, number, plural
 from text.titles import plain_title
 from web.command_line import command
 
-# The time of a comparison grows with the square of its words.
-_COMPARED_WORDS = 1_500
-_WORDS = re.compile(r"\s*\S+|\s+$")
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a text, highlighted or not."""
-
-    text: str
-    is_marked: bool = False
-
-
-def with_marked(text: str, phrases: Iterable[str]) -> tuple[Piece, ...]:
-    """A text with all occurrences of the phrases marked, even across line breaks."""
-    patterns = [r"\s+".join(map(re.escape, phrase.split())) for phrase in phrases if phrase.strip()]
-    if not patterns:
-        return (Piece(text),)
-    pieces: list[Piece] = []
-    at = 0
-    for match in re.finditer("|".join(patterns), text, re.IGNORECASE):
-        pieces += [Piece(text[at : match.start()]), Piece(match.group(), is_marked=True)]
-        at = match.end()
-    pieces.append(Piece(text[at:]))
-    return tuple(piece for piece in pieces if piece.text)
-
-
-def with_differences(one: str, other: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Both texts with their differences marked. Of long texts, only the beginnings are compared."""
-    first, second = _WORDS.findall(one), _WORDS.findall(other)
-    heads = [word.strip() for word in first[:_COMPARED_WORDS]], [word.strip() for word in second[:_COMPARED_WORDS]]
-    blocks = SequenceMatcher(None, *heads, autojunk=False).get_matching_blocks()
-    return (
-        tuple(_pieces(first, [(block.a, block.a + block.size) for block in blocks])),
-        tuple(_pieces(second, [(block.b, block.b + block.size) for block in blocks])),
-    )
-
-
-def _pieces(words: Sequence[str], same: Iterable[tuple[int, int]]) -> Iterable[Piece]:
-    at = 0
-    for start, end in same:
-        for words_of, is_marked in ((words[at:start], True), (words[start:end], False)):
-            if words_of:
-                yield Piece("".join(words_of), is_marked)
-        at = end
-    if rest := words[at:]:
-        yield Piece("".join(rest))
-
-
 _CONFIDENCES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9)
-# Characters of a text that are shown; the memory's page has the rest.
-_SHOWN_TEXT = 6_000
 _QUESTIONS = {
     Kind.CATEGORY: "Does this memory belong in",
     Kind.CONCEPT: "Is this memory about",
@@ -117,51 +62,6 @@ class QueueRow:
     confidence: str
     percent: int
     current: bool
-
-
-@dataclass(frozen=True, slots=True)
-class MemorySummary:
-    """A memory in a list."""
-
-    number: str
-    title: str
-    url: str
-    type: str
-    family: str
-    date: str
-    date_iso: str
-    moment: str
-    """The date with the time, which tells memories of the same day apart."""
-    by: str
-    project: str
-    state: str
-    near: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShownText:
-    """A memory with its text."""
-
-    mention: MemorySummary
-    role: str
-    pieces: tuple[Piece, ...]
-    tags: tuple[str, ...]
-    is_cut: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ShownSide:
-    """One of two names."""
-
-    name: str
-    type: str
-    role: str
-    count: str
-    since: str
-    description: str
-    aliases: tuple[str, ...]
-    memories: tuple[MemorySummary, ...]
-    explore_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,7 +354,7 @@ def _detail(
     row = one.row
     kind = Kind(row.kind)
     accept, swap = _verbs(one)
-    texts = _texts(one, evidence, zone)
+    texts = texts_of(one, evidence, zone)
     return SuggestionDetail(
         id=row.pk,
         kind=row.kind,
@@ -471,11 +371,11 @@ def _detail(
         turned="1" if one.is_turned else "0",
         texts=texts,
         sides=tuple(
-            _side(side, role, zone)
+            side_of(side, role, zone)
             for side, role in zip(evidence.sides, ("will be merged away", "will be kept"), strict=False)
         ),
         shared=tuple(row.evidence.get("terms", ())),
-        supporting=tuple(_memory_summary(memory, zone) for memory in evidence.supporting),
+        supporting=tuple(memory_summary(memory, zone) for memory in evidence.supporting),
         supporting_label=_supporting_label(one, evidence),
         alternatives=tuple(queue_row(other, query) for other in evidence.alternatives),
         may_decide=may_decide,
@@ -505,63 +405,6 @@ def _decided(row: Suggestion, zone: tzinfo) -> str:
         return ""
     by = "automatically" if row.is_automatic else f"by {row.decided_by}" if row.decided_by else ""
     return f"{row.get_state_display()} {day_label(row.decided_at, zone)} {by}".strip()
-
-
-def _texts(one: ShownSuggestion, evidence: Evidence, zone: tzinfo) -> tuple[ShownText, ...]:
-    details = one.row.evidence
-    if evidence.memory and evidence.other:
-        if one.row.kind == Kind.MEMORY_DUPLICATE:
-            pieces = with_differences(_cut(evidence.memory), _cut(evidence.other))
-            roles = ("will be superseded", "will be kept")
-        else:
-            pieces = ((Piece(_cut(evidence.memory)),), with_marked(_cut(evidence.other), [details.get("sentence", "")]))
-            roles = ("older", "newer")
-        both = zip((evidence.memory, evidence.other), roles, pieces, strict=True)
-        return tuple(_text(memory, role, shown, zone) for memory, role, shown in both)
-    if evidence.memory:
-        return (_text(evidence.memory, "", with_marked(_cut(evidence.memory), [details.get("phrase", "")]), zone),)
-    return ()
-
-
-def _cut(memory: ShownMemory) -> str:
-    return memory.content[:_SHOWN_TEXT]
-
-
-def _text(memory: ShownMemory, role: str, pieces: tuple[Piece, ...], zone: tzinfo) -> ShownText:
-    return ShownText(_memory_summary(memory, zone), role, pieces, memory.tags[:8], len(memory.content) > _SHOWN_TEXT)
-
-
-def _memory_summary(memory: ShownMemory, zone: tzinfo) -> MemorySummary:
-    return MemorySummary(
-        number=f"#{memory.id}",
-        title=memory.title,
-        url=memory_url(memory.id),
-        type=memory.memory_type,
-        family=type_family(memory.memory_type),
-        date=day_label(memory.created_at, zone),
-        date_iso=memory.created_at.isoformat(),
-        moment=moment_label(memory.created_at, zone),
-        by=memory.by,
-        project=memory.project,
-        state="" if memory.state == "active" else memory.state,
-        near="" if memory.similarity is None else f"{memory.similarity:.2f}",
-    )
-
-
-def _side(side: Side, role: str, zone: tzinfo) -> ShownSide:
-    named = side.named
-    value = f"{named.type}:{named.name}" if named.kind == "entity" else named.name
-    return ShownSide(
-        name=named.name,
-        type=named.type,
-        role=role,
-        count=memories(side.count),
-        since=f"newest {day_label(side.newest, zone)}" if side.newest else "",
-        description=side.description,
-        aliases=side.aliases[:8],
-        memories=tuple(_memory_summary(memory, zone) for memory in side.memories),
-        explore_url=filter_url(named.kind, value),
-    )
 
 
 def _supporting_label(one: ShownSuggestion, evidence: Evidence) -> str:

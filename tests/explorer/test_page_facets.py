@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from explorer.page import build_values_context
+from explorer.values_page import build_values_context
 from search.facets import Facet, FacetValue
 from search.result import FacetListing, FacetPage
 from tests.explorer.contexts import CORPUS, context_of, panel_of, query_of, tag_values

@@ -2,9 +2,9 @@
 
 import pytest
 
+from curation.suggestions.compared import Piece, with_differences, with_marked
 from curation.suggestions.duplicate_memories import find_cue
 from curation.suggestions.key_concepts import concept_type, key_phrases, phrase_key, spans
-from curation.suggestions.pages import Piece, with_differences, with_marked
 
 
 @pytest.mark.parametrize(
