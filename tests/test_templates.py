@@ -36,7 +36,7 @@ def test_no_template_passes_text_unescaped_but_what_libraries_write_themselves()
         for found in re.findall(r"\{[{%][^}]*(?:\|\s*safe\b|autoescape|mark_safe)[^}]*\}\}?", path.read_text())
     }
     assert unescaped == {
-        # What Django says of its own fields.
+        # Django's own words about its fields.
         "access/account.html: {{ field.help_text|safe }}",
         # JSON of the address of the OpenAPI document, as in Ninja's own template.
         "ninja/swagger.html: {{ swagger_settings|safe }}",
