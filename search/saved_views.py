@@ -164,10 +164,15 @@ def query_of(view: SavedView) -> SearchQuery:
 
 
 def default_view_id(user_id: int) -> int | None:
-    """The view that a person begins with."""
+    """The view that a person begins with; None also if it is somebody else's, and the team's no longer."""
     with connection.cursor() as cursor:
-        # For the menu of every page: building a queryset takes longer than reading.
-        cursor.execute("SELECT view_id FROM search_viewmark WHERE user_id = %s AND is_default", [user_id])
+        # For the menu of every page: building a queryset takes longer than reading. viewmark_one_default.
+        cursor.execute(
+            "SELECT view.id FROM search_viewmark mark JOIN search_savedview view ON view.id = mark.view_id"
+            " WHERE mark.user_id = %(user)s AND mark.is_default"
+            " AND (view.owner_id = %(user)s OR view.visibility = %(team)s)",
+            {"user": user_id, "team": SavedView.Visibility.TEAM.value},
+        )
         found = cursor.fetchone()
     return found[0] if found else None
 

@@ -15,6 +15,7 @@ from search.saved_views import (
     ViewNotFoundError,
     ViewRefusedError,
     count_views,
+    default_view_id,
     openable_view,
     openable_views,
     saved_view_change,
@@ -149,6 +150,17 @@ def shared(corpus, owner):
     other = User.objects.create_user("ben")
     Membership.objects.create(user=other, project=Project.objects.get(slug="tea"), role="reader")
     return viewer_of_user(other)
+
+
+def test_nobody_begins_with_a_view_that_is_not_shared_any_more(owner, view):
+    other = viewer_of_user(User.objects.create_user("bob"))
+    owners = viewer_of_user(owner)
+    saved_view_change(view=view, viewer=owners, visibility="team")
+    for viewer in (owners, other):
+        view_mark(view=view, viewer=viewer, is_default=True)
+    assert (default_view_id(owner.pk), default_view_id(other.user_id)) == (view.pk, view.pk)
+    saved_view_change(view=view, viewer=owners, visibility="private")
+    assert (default_view_id(owner.pk), default_view_id(other.user_id)) == (view.pk, None)
 
 
 def test_view_of_the_team_is_not_shown_to_those_who_may_not_see_its_projects(shared, owner):
