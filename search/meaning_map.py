@@ -38,9 +38,8 @@ from web.cache import RevisionCache
 from web.errors import Refusal
 from web.timing import Stopwatch, Timings
 
-# The colourings of points: by a facet, or by the year in which memories were created.
+# The colouring of points by the year in which memories were created; others are by a facet.
 YEAR = "year"
-COLOURS = (*FACET, YEAR)
 # Colours that differ enough; all other values share one more.
 GROUPS = 6
 # A tile with more matches is given as a grid.

@@ -121,7 +121,6 @@ WITH match_set AS MATERIALIZED (
 # The matches that have a place on a map. The primary key of places begins with the memory.
 _ON_MAP = """FROM memories_memory m JOIN memories_mapplace p ON p.memory_id = m.id AND p.layout_id = {layout}
 WHERE {where}"""
-_ARRAYS = {FacetKind.TEXTS, FacetKind.IDS, FacetKind.TREE}
 _WORK_MEM = "64MB"
 _SIMILAR_TERM_ROWS = 2_000
 # Rows to look for where one is enough: for one alone the planner reads the table until it finds one, all of it if there
@@ -406,14 +405,13 @@ class PostgresEngine:
         self, plan: EngineQuery, layout: tuple[int, int], key: str, values: Sequence[Value]
     ) -> dict[Value, npt.NDArray[np.int64]]:
         sql = self._sql()
-        spec, shift = FACET[key], sql.bind(16 - COARSE_BITS)
-        cast = "int" if spec.kind in {FacetKind.IDS, FacetKind.TREE} else "text"
-        value = f"unnest(m.{spec.column})" if spec.kind in _ARRAYS else f"m.{spec.column}"
+        column, shift = _ValueColumn.of(key, plan), sql.bind(16 - COARSE_BITS)
+        value = f"unnest({column.source})" if column.is_array else column.source
         rows = _ON_MAP.format(layout=sql.bind(layout[0]), where=sql.where(plan))
         square = f"((p.x >> {shift}) << {COARSE_BITS}) | (p.y >> {shift})"
         statement = (
             f"SELECT value, square, count(*) FROM (SELECT {value} AS value, {square} AS square {rows}) AS placed"
-            f" WHERE value = ANY({sql.bind(list(values))}::{cast}[]) GROUP BY 1, 2"
+            f" WHERE value = ANY({column.bound(sql, values)}) GROUP BY 1, 2"
         )
         with _time_limit():
             counted = self._rows(statement, sql)
