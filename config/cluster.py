@@ -332,8 +332,8 @@ def _move(unmoved: Plan, shards: int, report: Callable[[str], None]) -> None:
             cursor.execute(f'DROP TRIGGER "{name}" ON {table}')
         keys = _fetch(
             "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid), confrelid::regclass::text"
-            " FROM pg_constraint WHERE contype = 'f' AND (conrelid = ANY(%(moving)s::text[]::regclass[])"
-            " OR confrelid = ANY(%(moving)s::text[]::regclass[]))".replace("%(moving)s", "%s"),
+            " FROM pg_constraint WHERE contype = 'f'"
+            " AND (conrelid = ANY(%s::text[]::regclass[]) OR confrelid = ANY(%s::text[]::regclass[]))",
             [moving, moving],
         )
         for table, name, _, _ in keys:

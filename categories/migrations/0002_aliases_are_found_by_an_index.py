@@ -12,6 +12,8 @@ class Migration(migrations.Migration):
     dependencies = [("categories", "0001_initial")]
 
     operations = [
+        # A blocked statement gives up instead of blocking everything behind it.
+        migrations.RunSQL("SET LOCAL lock_timeout = '10s'", migrations.RunSQL.noop),
         migrations.RunSQL(LOWER_ALL, "DROP FUNCTION categories_lower_all(text[])"),
         *[
             migrations.AddIndex(

@@ -12,6 +12,8 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        # A blocked statement gives up instead of blocking everything behind it.
+        migrations.RunSQL("SET LOCAL lock_timeout = '10s'", migrations.RunSQL.noop),
         migrations.CreateModel(
             name='LocalText',
             fields=[

@@ -45,4 +45,8 @@ def record_present_use(apps: Apps, editor: BaseDatabaseSchemaEditor) -> None:
 class Migration(migrations.Migration):
     dependencies = [("categories", "0005_text_projects"), ("memories", "0001_initial")]
 
-    operations = [migrations.RunPython(record_present_use, migrations.RunPython.noop)]
+    operations = [
+        # A blocked statement gives up instead of blocking everything behind it.
+        migrations.RunSQL("SET LOCAL lock_timeout = '10s'", migrations.RunSQL.noop),
+        migrations.RunPython(record_present_use, migrations.RunPython.noop),
+    ]

@@ -7,6 +7,8 @@ class Migration(migrations.Migration):
     dependencies = [("memories", "0001_initial")]
 
     operations = [
+        # A blocked statement gives up instead of blocking everything behind it.
+        migrations.RunSQL("SET LOCAL lock_timeout = '10s'", migrations.RunSQL.noop),
         migrations.AddIndex(
             model_name="memory",
             index=models.Index(

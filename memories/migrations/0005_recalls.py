@@ -17,6 +17,8 @@ class Migration(migrations.Migration):
     dependencies = [("memories", "0004_map_of_meaning")]
 
     operations = [
+        # A blocked statement gives up instead of blocking everything behind it.
+        migrations.RunSQL("SET LOCAL lock_timeout = '10s'", migrations.RunSQL.noop),
         migrations.CreateModel(
             name="Recall",
             fields=[

@@ -10,6 +10,8 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        # A blocked statement gives up instead of blocking everything behind it.
+        migrations.RunSQL("SET LOCAL lock_timeout = '10s'", migrations.RunSQL.noop),
         migrations.AddIndex(
             model_name='importbatch',
             index=models.Index(condition=models.Q(('created', 0), ('followed__isnull', False), ('state', 'done')), fields=['followed', '-id'], name='importbatch_changes_idx'),

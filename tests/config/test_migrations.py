@@ -11,9 +11,12 @@ afterwards. Between releases only add migrations.
 from pathlib import Path
 
 import pytest
+from django.apps import apps
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.db import connection
+from django.db.migrations.loader import MigrationLoader
 
 from access.models import ApiKey, AuditEvent, Membership
 from curation.models import Suggestion, SuggestionPolicy
@@ -33,6 +36,15 @@ def test_migrations_lead_from_the_last_release_to_the_schema_of_a_new_database()
             cursor.execute(LAST_RELEASE.read_text())
         call_command("migrate", database=SCRATCH, verbosity=0)
         assert catalogue(upgraded) ^ catalogue(connection) == set()
+
+
+def test_every_migration_gives_up_when_a_table_stays_locked():
+    """Otherwise it waits, for example for an import, and all who come after it wait for the migration."""
+    loader = MigrationLoader(None)
+    own = {app.label for app in apps.get_app_configs() if Path(app.path).parent == settings.BASE_DIR}
+    first = {str(one): one.operations[0] for (app, _), one in loader.disk_migrations.items() if app in own}
+    assert len(first) > 30
+    assert [name for name, one in first.items() if "lock_timeout = '10s'" not in str(getattr(one, "sql", ""))] == []
 
 
 @pytest.mark.django_db
