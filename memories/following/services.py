@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import F
+from psycopg.errors import LockNotAvailable
 
 from access.models import AuditEvent
 from access.viewer import Viewer
+from categories.services import VocabularyBusyError
 from memories.following.seen import seen_forget
 from memories.following.sync import DELETE, GONE, KEEP, memories_return, record_from_stored
 from memories.importers import documents
@@ -17,10 +19,14 @@ from memories.importers.base import Importer, ImportFailedError, Reading, Refuse
 from memories.importers.batches import ImportChoices, import_path
 from memories.importers.registry import IMPORTERS, importer_named
 from memories.importers.run import ImportCounts
+from memories.importers.write import IMPORT_LOCK
 from memories.models import FollowedSource, ImportBatch, Memory, SourceConflict
 from memories.records import MAX_PROJECT, slug_name
 from memories.services import memory_delete
 from web.errors import Refusal
+
+# How long somebody who decides a conflict waits for an import.
+_LONGEST_WAIT = "5s"
 
 
 class NotFollowableError(ImportFailedError):
@@ -82,7 +88,7 @@ def source_gone_settle(source: FollowedSource, *, delete: bool) -> None:
 def conflict_settle(*, source_id: int, memory_id: int, take: bool, viewer: Viewer) -> None:
     """Decide a conflict: take the record of the source, or keep the memory as it is here. Both stay in its history.
 
-    Raises ConflictNotFoundError, and what an import raises.
+    Raises ConflictNotFoundError, what an import raises, and VocabularyBusyError while another import goes on.
     """
     conflict = SourceConflict.objects.filter(source=source_id, memory_id=memory_id).select_related("source").first()
     if conflict is None:
@@ -118,12 +124,14 @@ class _Taking:
         return bool(tally.updated or tally.created)
 
 
+@transaction.atomic
 def _take(conflict: SourceConflict, record: Mapping[str, Any], viewer: Viewer) -> None:
     """Replace a memory by the record of its source. Raises ImportFailedError, also if the record is refused."""
 
     def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         yield record_from_stored(record)
 
+    _imports_wait()
     source = conflict.source
     outcome = import_path(
         path=Path(source.path),
@@ -135,3 +143,16 @@ def _take(conflict: SourceConflict, record: Mapping[str, Any], viewer: Viewer) -
     )
     if outcome.refusals:
         raise ImportFailedError(f"The record of the source cannot be taken: {outcome.refusals[0].reason}.")
+
+
+def _imports_wait() -> None:
+    """Exclude imports until the transaction ends. Raises VocabularyBusyError if one takes long: somebody waits here."""
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_LONGEST_WAIT])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
+            cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
+    except OperationalError as error:
+        if isinstance(error.__cause__, LockNotAvailable):
+            raise VocabularyBusyError from None
+        raise

@@ -7,9 +7,11 @@ import subprocess
 from contextlib import closing
 
 import pytest
+from django.db import connection
 
 from access.models import AuditEvent
 from access.viewer import command_viewer
+from categories.services import VocabularyBusyError
 from memories.following import seen, services, sync
 from memories.following.services import (
     ConflictNotFoundError,
@@ -297,6 +299,25 @@ def test_change_of_the_source_while_a_conflict_is_decided_is_a_conflict_again(no
     memory.refresh_from_db()
     assert memory.content == "# Sencha\n\nTheirs."
     assert SourceConflict.objects.get().record["data"]["content"] == "# Sencha\n\nTheirs again."
+
+
+def test_decision_does_not_wait_for_an_import_that_takes_long(notes, monkeypatch):
+    source = follow(notes)
+    memory = edited("Sencha")
+    write(notes / "sencha.md", "# Sencha\n\nTheirs.")
+    read(notes)
+    # This transaction has read, and holds the lock of imports until its end: another session has it instead.
+    other = connection.copy()
+    monkeypatch.setattr(services, "IMPORT_LOCK", 4_711_999)
+    monkeypatch.setattr(services, "_LONGEST_WAIT", "50ms")
+    with closing(other), other.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [services.IMPORT_LOCK])
+        with pytest.raises(VocabularyBusyError):
+            conflict_settle(source_id=source.pk, memory_id=memory.pk, take=True, viewer=EVERYTHING)
+        cursor.execute("SELECT pg_advisory_unlock(%s)", [services.IMPORT_LOCK])
+    assert SourceConflict.objects.exists()
+    conflict_settle(source_id=source.pk, memory_id=memory.pk, take=True, viewer=EVERYTHING)
+    assert not SourceConflict.objects.exists()
 
 
 def test_memory_that_was_deleted_here_is_followed_again_once_its_record_is_taken(notes):
