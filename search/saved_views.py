@@ -6,7 +6,7 @@ A view stores a canonical query and nothing of its answer. Pins, the default and
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
@@ -23,7 +23,7 @@ from search.engines.base import EngineTimeoutError
 from search.models import SavedView, ViewFeed, ViewMark
 from search.query import SearchQuery
 from search.run import totals
-from text.dates import check_start
+from text.dates import check_start, start_of
 from web.errors import Refusal
 
 _FIELDS = ("name", "slug", "description", "query", "presentation", "visibility")
@@ -62,11 +62,12 @@ class ViewRefusedError(Refusal):
 
 @dataclass(frozen=True, slots=True)
 class OpenableView:
-    """A view as one viewer has it. `opened_at` is when they last opened it."""
+    """A view as one viewer has it, who is in a time zone. `opened_at` is when they last opened it."""
 
     view: SavedView
     query: SearchQuery
     is_own: bool
+    zone: tzinfo
     pinned: bool = False
     is_default: bool = False
     opened_at: datetime | None = None
@@ -78,7 +79,12 @@ class OpenableView:
     @property
     def newer(self) -> SearchQuery | None:
         """The query of what was stored or changed since the view was opened; None for one that was never opened."""
-        return self.query.with_(updated_since=check_start(self.opened_at.isoformat())) if self.opened_at else None
+        if self.opened_at is None:
+            return None
+        own = start_of(self.query.updated_since, self.query.zone(self.zone), timezone.now())
+        if own is not None and own >= self.opened_at:
+            return self.query
+        return self.query.with_(updated_since=check_start(self.opened_at.isoformat()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,7 @@ def openable_views(viewer: Viewer, *, only: int | None = None) -> list[OpenableV
     slugs = _visible_slugs(viewer)
     found = []
     for view in stored.select_related("owner").order_by("name", "pk")[:_MOST]:
-        one = OpenableView(view, query_of(view), is_own=view.owner_id == owner_id)
+        one = OpenableView(view, query_of(view), view.owner_id == owner_id, viewer.timezone)
         named = (*one.query.project, *one.query.not_project)
         if not (one.is_own or slugs is None or slugs.issuperset(named)):
             continue

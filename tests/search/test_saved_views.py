@@ -193,3 +193,17 @@ def test_views_count_what_their_viewer_may_see_and_what_is_new_since_they_opened
     assert counted(shared) == {"All": (8, None), "Tea": (8, None)}
     boats = {"Boats": (6, None), "Not boats": (8, None)}
     assert counted(everyone) == {"All": (14, None), "Tea": (8, 3)} | boats
+
+
+def test_what_is_new_is_a_part_of_what_a_view_of_changes_finds(shared):
+    everyone = viewer_of_user(User.objects.create_superuser("root"))
+    view = saved_view_create(name="Lately", query=SearchQuery(updated_since="7d"), viewer=everyone)
+    view_mark(view=view, viewer=everyone, opened=True)
+    ViewMark.objects.update(opened_at=timezone.now() - timedelta(days=30))
+    Memory.objects.update(updated_at=timezone.now() - timedelta(days=20))
+    Memory.objects.filter(pk__in=Memory.objects.filter(state="active").values("pk")[:3]).update(
+        updated_at=timezone.now() - timedelta(days=1)
+    )
+    one = openable_view(everyone, view.pk)
+    (count,) = count_views([one], everyone).values()
+    assert (count.total, count.new) == (3, 3)
