@@ -55,7 +55,7 @@ class MeasureGroup:
 
 
 def measure_groups(viewer: Viewer, state: SiteStatus) -> tuple[MeasureGroup, ...]:
-    """All measures; viewers of some projects see those of their memories, since the others tell of everybody."""
+    """All measures; viewers of some projects see those of their memories, since the others are about the whole site."""
     groups = [
         MeasureGroup("Memories", _memories(viewer)),
         MeasureGroup("Search", _search(state)),

@@ -78,12 +78,12 @@ class SiteHistoryRequest(Params):
 
 
 class HistoryHiddenError(Refusal):
-    """The history of the site tells of the activity in all projects."""
+    """The history of the site shows the activity in all projects."""
 
     status = 403
     code = "forbidden"
-    message = "The history of the site tells of every project, and you may see only some."
-    suggestion = "Ask somebody who sees all projects, or use GET /api/health, which tells of yours."
+    message = "The history of the site covers every project, and you may see only some."
+    suggestion = "Ask somebody who sees all projects, or use GET /api/health, which covers yours."
 
 
 # --- recording --------------------------------------------------------------------------------------------------------

@@ -339,7 +339,7 @@ def _start() -> None:
 
 
 def job_text(job: ImportJob, text: str) -> str:
-    """A text in which an upload has its name: where it is stored is nobody's business."""
+    """A text with the name of an upload in place of the path at which it is stored."""
     return text.replace(job.path, job.name) if job.path else text
 
 

@@ -85,7 +85,7 @@ def upload_begin(*, files: Sequence[FileToSend], viewer: Viewer, fingerprint: st
         job_remove(job=job)
     if not may_write_everything(viewer):
         _refuse_hoard(size, viewer)
-    # The rest of other uploads is as good as taken.
+    # The rest of unfinished uploads is reserved.
     promised = unfinished.aggregate(n=Sum(F("size") - F("received")))["n"] or 0
     if size > shutil.disk_usage(settings.HOME).free - promised - _SPARE:
         raise UploadRefusedError(

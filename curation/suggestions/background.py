@@ -32,7 +32,7 @@ class MayNotSearchError(Refusal):
 def search_check(viewer: Viewer) -> None:
     """Raise MayNotSearchError unless the viewer may look for suggestions in all projects."""
     if not may_write_everything(viewer):
-        raise MayNotSearchError("Only who may change every project looks for suggestions in all of them.")
+        raise MayNotSearchError("Looking for suggestions needs the right to change every project.")
 
 
 def search_start(*, viewer: Viewer) -> None:

@@ -1,1 +1,1 @@
-"""Sources that are followed: what is new, changed or gone there is so here."""
+"""Sources that are followed: what is new, changed or gone there changes here too."""

@@ -1,4 +1,4 @@
-"""Followed sources: what is new, changed or gone there is so here, and what was edited here stays."""
+"""Followed sources: what is new, changed or gone there changes here too, and what was edited here stays."""
 
 import os
 import shutil

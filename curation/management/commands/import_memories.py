@@ -75,7 +75,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--follow",
             action="store_true",
-            help="Import the paths, and keep up with them: what is new, changed or gone there is so here.",
+            help="Import the paths, and keep up with them: what is new, changed or gone there changes here too.",
         )
         parser.add_argument("--unfollow", action="store_true", help="Follow the paths no longer; their memories stay.")
         parser.add_argument("--list", action="store_true", help="List the imports so far, and the followed sources.")
