@@ -223,8 +223,10 @@ def job_read_as(*, job: ImportJob, columns: Mapping[str, str]) -> ImportJob:
         columns_check(known, columns)
     except ImportFailedError as error:
         raise UploadInvalidError(job_text(job, str(error))) from None
-    job.columns = dict(columns)
-    job.save(update_fields=["columns"])
+    # Only in the state that was looked at: it may have been started, or removed, since.
+    if not ImportJob.objects.filter(pk=job.pk, state=job.state).update(columns=dict(columns)):
+        raise JobStateError(f"{job.name} has just been started, or removed.")
+    job.refresh_from_db()
     return job
 
 

@@ -474,3 +474,16 @@ def test_undo_of_a_batch_that_is_refused_leaves_no_import_behind(owner, jsonl, m
     with pytest.raises(ImportForbiddenError):
         jobs.batch_undo_queue(batch_id=ImportBatch.objects.get().pk, viewer=command_viewer())
     assert not ImportJob.objects.exists()
+
+
+def test_columns_of_an_upload_that_was_just_removed_or_started_are_not_chosen(owner, monkeypatch):
+    table = b"Nummer,Notiz\n7,Oolong.\n"
+    job = upload_begin(files=[FileToSend("tea.csv", len(table))], viewer=command_viewer())
+    upload_append(job=job, offset=0, part=table)
+
+    def remove(*arguments):
+        ImportJob.objects.all().delete()
+
+    monkeypatch.setattr(jobs, "columns_check", remove)
+    reply = owner.post(f"/imports/{job.pk}/columns/", {"column": ["Notiz"], "field": ["content"]}, follow=True)
+    assert (reply.status_code, ImportJob.objects.exists()) == (404, False)
