@@ -25,6 +25,7 @@ from pydantic import (
 
 from categories.paths import PathError, clean_name, is_clean, parse_path
 from memories.timestamps import parse_moment
+from text.titles import first_heading
 from web.validation import kind_of, refuse, shown
 
 MAX_CONTENT = 1_000_000
@@ -45,7 +46,6 @@ _WHITESPACE = re.compile(r"\s+")
 # `person:Ann` has a type; `std::vector`, `https://…`, `C:\x` and `Note: this` do not.
 _TYPED_NAME = re.compile(r"(?P<type>[^\W\d_][\w-]+):(?P<name>[^\s:/\\].*)", re.DOTALL)
 _ID = re.compile(r"#?([0-9]{1,18})")
-_HEADING = re.compile(r"^ {0,3}#{1,6}\s+(?P<title>.*?)\s*#*\s*$", re.MULTILINE)
 _SENTENCE = re.compile(r".+?[.!?。](?=\s|$)", re.DOTALL)
 
 
@@ -409,7 +409,7 @@ def _title_of(line: str) -> str:
 def derived_title(content: str) -> str:
     """A title for a memory without one: its first heading, else its first sentence."""
     start = content[:20_000]
-    if (heading := _HEADING.search(start)) and (title := _title_of(heading["title"])):
+    if title := _title_of(first_heading(start)):
         return title
     paragraph = start.strip().split("\n\n", 1)[0]
     sentence = _SENTENCE.match(paragraph)

@@ -12,8 +12,22 @@ _INLINE = re.compile(
     r"|!?\[(?P<link>[^\]]+)\]\((?:[^()\s]|\([^()]*\))*\)"
 )
 _MARKS = re.compile(r"[`*\[]")
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<text>\S.*)$", re.MULTILINE)
 # Titles are a line; a longer text would take long to search for pairs.
 _LONGEST = 1_000
+
+
+def first_heading(text: str) -> str:
+    """The text of the first heading in a text of Markdown; empty if there is none."""
+    heading = _HEADING.search(text)
+    return heading_text(heading["text"]) if heading else ""
+
+
+def heading_text(line: str) -> str:
+    """The text of a heading without the `#` that may close it: those of `C#` belong to the text."""
+    text = line.strip()
+    rest = text.rstrip("#")
+    return rest.rstrip() if rest[-1:] in ("", " ", "\t") else text
 
 
 def plain_title(title: str) -> str:

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from text.titles import heading_text
+
 # Up to this many characters a document is whole; the parts of others have up to `PART`, or are a single page.
 WHOLE = 20_000
 PART = 10_000
-_HEADING = re.compile(r"^#{1,3}[ \t]+(?P<title>\S.*?)[ \t]*#*[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,3}[ \t]+(?P<title>\S.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def parts_of_text(text: str) -> list[Part]:
                 parts.append("")
             parts[-1] += piece
     return [
-        Part(part.strip(), match["title"] if (match := _HEADING.match(part.strip())) else "")
+        Part(part.strip(), heading_text(match["title"]) if (match := _HEADING.match(part.strip())) else "")
         for part in parts
         if part.strip()
     ]

@@ -31,6 +31,7 @@ from memories.importers.base import (
     SourceRecord,
 )
 from memories.records import MAX_CONTENT, MAX_LIST, MemoryRecord
+from text.titles import first_heading
 from web.validation import field_names, shown
 
 SUFFIXES = (".md", ".markdown")
@@ -44,10 +45,10 @@ _RECORDS_HERE = "Name files of records themselves as paths to import"
 _SKIPPED = frozenset({"node_modules"})
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _NAMING_LINE = re.compile(r"^(?P<field>id|permalink|title):[ \t]*(?P<value>.+)$", re.MULTILINE | re.IGNORECASE)
-_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<title>.+?)[ \t]*#*[ \t]*$", re.MULTILINE)
-_CODE = re.compile(r"^(?P<fence>```+|~~~+).*?^(?P=fence)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+# No pattern may start again within what it has read, or a note of brackets alone would take hours.
+_CODE = re.compile(r"^(?P<fence>```++|~~~++).*?(?:^(?P=fence)|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _WIKI_LINK = re.compile(r"(?P<embedded>!?)\[\[(?P<target>[^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
-_LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target><[^>\n]*>|[^()\s]+)(?:\s+\"[^\"\n]*\")?\)")
+_LINK = re.compile(r"(?<!!)\[[^\[\]\n]*\]\((?P<target><[^<>\n]*>|[^()\s]+)(?:\s+\"[^\"\n]*\")?\)")
 _LIST_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?P<text>\S.*)$", re.MULTILINE)
 # `[category] text`; not a task, a link, a time code or a mark such as [x] or [>].
 _OBSERVATION = re.compile(r"\[(?P<category>[^\[\]()\n]+)\][ \t]+(?P<text>.+)")
@@ -55,7 +56,7 @@ _TIME_CODE = re.compile(r"\d{1,3}:\d{2}(?::\d{2})?(?:[.,]\d{1,3})?(?:\s+-\s+\d{1
 # `relation [[Target]] (context)`: one word, or several in quotation marks, and nothing else after the target.
 _RELATION = re.compile(
     r"(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|(?P<word>[^\s\[\]\"'!]+))[ \t]*"
-    r"\[\[(?P<target>[^\[\]|#\n]+)[^\[\]\n]*\]\][ \t]*(?:\((?P<context>[^()\n]*)\))?[ \t]*"
+    r"\[\[(?P<target>[^\[\]|#\n]++)[^\[\]\n]*\]\][ \t]*(?:\((?P<context>[^()\n]*)\))?[ \t]*"
 )
 _OBSERVATIONS_HEADING = re.compile(r"^#{1,6}[ \t]+Observations[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _INLINE_TAG = re.compile(r"(?:(?<=\s)|^)#(?P<tag>[\w/-]*[^\W\d][\w/-]*)", re.MULTILINE)
@@ -280,8 +281,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     bare = without_code(body)
     data = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative} | _fields(matter)
     if not data.get("title"):
-        heading = _HEADING.search(bare)
-        data["title"] = heading["title"] if heading else posixpath.splitext(posixpath.basename(relative))[0]
+        data["title"] = first_heading(bare) or posixpath.splitext(posixpath.basename(relative))[0]
     data["content"] = body
     data["categories"] = _listed(data.get("categories"))
     if folders := posixpath.dirname(relative):

@@ -4,10 +4,11 @@ import codecs
 import contextlib
 import gzip
 import json
+import re
 import sqlite3
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, cast
@@ -33,6 +34,11 @@ _SQLITE = b"SQLite format 3\0"
 _MARKDOWN = (".md", ".markdown")
 _HEAD = 128 * 1024
 _CHUNK = 256 * 1024
+# As much is read of a JSON document to know it, if its first record is long.
+_LONG_HEAD = 32 * 1024 * 1024
+# The longest text and the deepest list or object that a JSON document is known by.
+_LONG, _DEEP = 1_000, 20
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]|[^"\[\]{}]++', re.DOTALL)
 # Archives and folders with more files than this are searched no further for records.
 _MAX_DOCUMENTS = 300
 # Exports of conversations hold pictures by the thousand besides.
@@ -47,6 +53,32 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+
+
+def _decoded(start: bytes) -> str:
+    """The beginning of a file as text, without a byte order mark."""
+    return codecs.getincrementaldecoder(encoding_of(start))("replace").decode(start).removeprefix("\ufeff")
+
+
+def _outline(text: str) -> str:
+    """The beginning of a JSON text, with other texts for long ones, and null for what is nested deeply."""
+    parts: list[str] = []
+    size = depth = 0
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in ("]", "}"):
+            depth -= 1
+        if depth < _DEEP:
+            is_long = len(token) > _LONG and token[0] == '"'
+            parts.append('"…"' if is_long and token[-1] == '"' else token[:_LONG] if is_long else token)
+            size += len(parts[-1])
+        elif depth == _DEEP and token in ("[", "{"):
+            parts.append("null")
+        if token in ("[", "{"):
+            depth += 1
+        if size > _HEAD:
+            break
+    return "".join(parts)
 
 
 class DamagedError(Exception):
@@ -72,6 +104,8 @@ class Document:
     name: str
     path: Path
     member: str = ""
+    known_start: str | None = field(default=None, repr=False, compare=False)
+    """The first characters, if they were read before: to open an archive reads the names of all its members."""
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
@@ -103,21 +137,30 @@ class Document:
     @cached_property
     def start(self) -> str:
         """The first characters; empty if they cannot be read."""
-        with contextlib.suppress(*UNREADABLE):
-            with self.opened() as file:
-                start = file.read(_HEAD)
-            return codecs.getincrementaldecoder(encoding_of(start))("replace").decode(start).removeprefix("\ufeff")
+        if self.known_start is not None:
+            return self.known_start
+        with contextlib.suppress(*UNREADABLE), self.opened() as file:
+            return _decoded(file.read(_HEAD))
+        return ""
+
+    def _long_start(self) -> str:
+        with contextlib.suppress(*UNREADABLE), self.opened() as file:
+            return _decoded(file.read(_LONG_HEAD))
         return ""
 
     @cached_property
     def head(self) -> Any:
-        """The beginning of a JSON document as a value: what is cut off is missing. None for anything else.
+        """The beginning of a JSON document as a value: what is cut off is missing, as are long texts and deep values.
 
-        Only the first line, if every line is a value.
+        Only the first line, if every line is a value. None for anything else.
         """
         if self.start.lstrip()[:1] not in ("{", "["):
             return None
-        for text in (self.start, self.start.lstrip().split("\n", 1)[0]):
+        start = _outline(self.start)
+        if len(start) < _HEAD // 2 <= len(self.start):
+            # The names of fields may come after a text of many megabytes.
+            start = _outline(self._long_start())
+        for text in (start, start.lstrip().split("\n", 1)[0]):
             with contextlib.suppress(ValueError):
                 return from_json(text, allow_partial=True)
         return None
@@ -175,7 +218,7 @@ class Source:
         A folder with Markdown files is one of notes, and its other files are none of these.
         """
         if self.is_archive:
-            return [Document(name, self.path, name) for name in self._members() if not name.endswith("/")]
+            return self._members()
         if self.path.is_dir():
             names = sorted(entry.name for entry in self.path.iterdir() if entry.is_file())
             if any(name.lower().endswith(_MARKDOWN) for name in names):
@@ -183,17 +226,27 @@ class Source:
             return [Document(name, self.path / name) for name in _likely(names) if not name.startswith(".")]
         return [Document("", self.path)] if self.path.is_file() and not self.is_database else []
 
-    def _members(self) -> list[str]:
+    def _members(self) -> list[Document]:
         with archive_opened(self.path) as archive:
             by_name = {member.filename: member for member in archive.infolist()}
-        members = [by_name[name] for name in _likely(by_name)]
+            members = [by_name[name] for name in _likely(by_name)]
+            self._refuse_bomb(members)
+            names = [member.filename for member in members if not member.is_dir()]
+            return [Document(name, self.path, name, _start_of(archive, name)) for name in names]
+
+    def _refuse_bomb(self, members: Iterable[zipfile.ZipInfo]) -> None:
         for member in members:
             if member.file_size > _MAX_UNPACKED and member.file_size > _MAX_RATIO * max(member.compress_size, 1):
                 raise NotReadableError(
                     f"{self.path}: its file {member.filename[:100]!r} would unpack from {member.compress_size:,} to "
                     f"{member.file_size:,} bytes; an archive that expands that much is not read."
                 )
-        return [member.filename for member in members]
+
+
+def _start_of(archive: zipfile.ZipFile, name: str) -> str:
+    with contextlib.suppress(*UNREADABLE), archive.open(name) as packed:
+        return _decoded(unzipped(packed).read(_HEAD))
+    return ""
 
 
 def _likely(names: Iterable[str]) -> list[str]:

@@ -242,3 +242,24 @@ def test_a_folder_with_records_alone_says_how_they_are_imported(tmp_path):
 def test_a_folder_without_markdown_says_so(tmp_path):
     with pytest.raises(NotReadableError, match=r"holds no Markdown files \(\*\.md, \*\.markdown\)"):
         markdown.read(tmp_path, Options())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("[" * 900_000, id="brackets"),
+        pytest.param("[a](<" * 180_000, id="targets"),
+        pytest.param("`" * 900_000, id="code"),
+        pytest.param("- a [[" + "x" * 900_000, id="a relation"),
+        pytest.param("# a" + " " * 900_000 + "b", id="a heading"),
+    ],
+)
+def test_a_note_that_patterns_could_search_for_hours_is_read(folder, text):
+    assert len(data_of(folder, text)["content"]) == len(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "title"), [("# Tea ##", "Tea"), ("# C#", "C#"), ("# #\n\nTea", "a"), ("```\n# no\n", "a")]
+)
+def test_signs_that_close_a_heading_are_no_part_of_the_title(folder, text, title):
+    assert data_of(folder, text)["title"] == title

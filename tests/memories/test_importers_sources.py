@@ -137,3 +137,24 @@ def test_a_member_whose_checksum_is_wrong_is_reported_as_damage(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"[1, 2, 3]", b"[1, 2, 4]"))
     with pytest.raises(DamagedError, match="The file is damaged or cannot be unpacked"):
         values(path, "m.json", "m.json")
+
+
+def test_a_document_is_known_whose_first_record_is_very_long_or_deep(tmp_path):
+    deep = json.loads("[" * 150 + "]" * 150)
+    record = {"content": 'Tea "is" hot. ' * 200_000, "metadata": {"a": deep}, "content_hash": "aa11"}
+    document = Document("", written(tmp_path, json.dumps({"memories": [record, record]})))
+    assert document.fields("memories") == {"content", "metadata", "content_hash"}
+    assert importer_for(document.path).name == "mcp-memory-service"
+    nested = '[{"id": "1", "memory": "Tea.", "user_id": "ann", "more": ' + "[" * 5_000 + "]" * 5_000 + "}]"
+    assert importer_for(written(tmp_path, nested)).name == "mem0"
+
+
+def test_an_archive_is_opened_a_few_times_however_many_files_it_has(tmp_path, monkeypatch):
+    path = write_zip(tmp_path / "notes.zip", {f"{n}.md": f"# Note {n}" for n in range(200)})
+    opened = []
+    real = zipfile.ZipFile.__init__
+    monkeypatch.setattr(
+        zipfile.ZipFile, "__init__", lambda self, *args, **options: opened.append(1) or real(self, *args, **options)
+    )
+    assert importer_for(path).name == "files"
+    assert len(opened) < 10

@@ -208,3 +208,7 @@ def test_a_vocabulary_line_says_what_it_is():
 def test_a_single_category_may_be_called_so():
     record = MemoryRecord.model_validate({"content": "x", "category": "Zoo/Stripes"})
     assert record.categories == ("Zoo/Stripes",)
+
+
+def test_a_title_is_derived_from_a_heading_of_many_spaces():
+    assert derived_title("# a" + " " * 900_000 + "b").startswith("a")
