@@ -64,6 +64,9 @@ def read_records(path: Path) -> Records:
     for number, data in _objects(path, RECORD):
         if not all(isinstance(data.get(key), str) and data[key].strip() for key in ("id", "content")):
             raise BenchmarkError(f"{path}, line {number}: has no id or no content; {RECORD}.")
+        for key in ("authors", "links"):
+            if not isinstance(data.get(key), list | None):
+                raise BenchmarkError(f"{path}, line {number}: {key} is no list; {RECORD}.")
         by_id[data["id"]] = data
     records = Records(by_id)
     for name, record in by_id.items():
@@ -82,9 +85,10 @@ def read_paraphrases(path: Path, records: Records) -> Iterator[Question]:
     """Questions that people wrote. Raises BenchmarkError for the first that is invalid or has an unknown answer."""
     for number, data in _objects(path, PARAPHRASE):
         text, answers = data.get("text"), data.get("answers")
-        if not (isinstance(text, str) and text.strip() and isinstance(answers, list) and answers):
+        are_ids = isinstance(answers, list) and all(isinstance(name, str) for name in answers)
+        if not (isinstance(text, str) and text.strip() and answers and are_ids):
             raise BenchmarkError(f"{path}, line {number}: has no text or no answers; {PARAPHRASE}.")
-        if missing := [str(name) for name in answers if name not in records.by_id]:
+        if missing := [name for name in answers if name not in records.by_id]:
             raise BenchmarkError(f"{path}, line {number}: there is no record {', '.join(missing)}.")
         yield Question(f"paraphrase-{number}", "paraphrase", text.strip(), dict.fromkeys(answers, 1))
 

@@ -133,6 +133,16 @@ def test_a_memory_that_its_title_asks_for_has_no_title_in_the_collection(tmp_pat
         pytest.param(
             '{"id": "a", "content": "b"}', '{"text": "c", "answers": ["d"]}', "there is no record d", id="no record"
         ),
+        pytest.param(
+            '{"id": "a", "content": "b"}',
+            '{"text": "c", "answers": [{"id": "a"}]}',
+            "line 1: has no text or no answers",
+            id="answer that is no id",
+        ),
+        pytest.param(
+            '{"id": "a", "content": "b", "authors": "Ada"}', "", "line 1: authors is no list", id="author alone"
+        ),
+        pytest.param('{"id": "a", "content": "b", "links": 5}', "", "line 1: links is no list", id="links"),
         pytest.param('{"id": "a", "content": "b"}', "", "give no questions", id="no questions"),
     ],
 )
