@@ -63,7 +63,10 @@ def feed_settings(request: HttpRequest, view_id: int) -> HttpResponse:
         "address": address,
         "entries": ENTRIES,
     }
-    return private(render(request, "views/feed.html", context))
+    response = private(render(request, "views/feed.html", context))
+    if address:
+        response["Cache-Control"] = "private, no-store"
+    return response
 
 
 @require_safe

@@ -38,7 +38,10 @@ def view(reader):
 
 def made(client, view):
     """The path of a new feed, as its page shows it once."""
-    page = html_of(client.post(f"/views/{view.pk}/feed/", {"make": "1"}))
+    response = client.post(f"/views/{view.pk}/feed/", {"make": "1"})
+    # No browser keeps the secret.
+    assert response["Cache-Control"] == "private, no-store"
+    page = html_of(response)
     return page.partition('class="feed-address">http://testserver')[2].partition("<")[0]
 
 
