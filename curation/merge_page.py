@@ -81,8 +81,8 @@ def found_terms(kind: str, names: Iterable[str], viewer: Viewer) -> tuple[dict[T
             found[ref] = term_name(kind, ref)
         except TermNotFoundError as missing:
             missed += 1
-            told = not_found_message(missing, viewer) if missed <= _MOST_SIMILAR else str(missing)
-            notices.append(Notice(told, is_error=True))
+            message = not_found_message(missing, viewer) if missed <= _MOST_SIMILAR else str(missing)
+            notices.append(Notice(message, is_error=True))
         except CurationRefusedError as refused:
             notices.append(Notice(str(refused), is_error=True))
     return found, notices

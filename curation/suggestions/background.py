@@ -18,6 +18,7 @@ from web.processes import start_once
 # Locked by the process that looks. Its text is empty until that has ended, and then how it ended.
 _FILE = "suggest.lock"
 _ENDED = "ended"
+_INTERRUPTED = "The last search for suggestions was interrupted. Look again."
 _STARTING_SECONDS = 60
 _WATCH_SECONDS = 2.0
 
@@ -64,7 +65,7 @@ def search_fault() -> str:
         return ""
     if text == _ENDED or is_searching():
         return ""
-    return text or "The last search for suggestions was interrupted. Look again."
+    return text or _INTERRUPTED
 
 
 @contextlib.contextmanager
@@ -82,17 +83,17 @@ def searching(parent: int | None) -> Iterator[None]:
         fcntl.flock(file, fcntl.LOCK_SH)
         if parent is not None:
             threading.Thread(target=watch, name="suggest-parent", daemon=True).start()
-        told = ""
-        _path().write_text(told)
+        _path().write_text("")
+        outcome = _INTERRUPTED
         try:
             yield
-            told = _ENDED
+            outcome = _ENDED
         except Exception as error:
-            told = f"The last search for suggestions ended early: {error}"
+            outcome = f"The last search for suggestions ended early: {error}"
             raise
         finally:
             ended.set()
-            _path().write_text(told)
+            _path().write_text(outcome)
 
 
 def _path() -> Path:

@@ -372,6 +372,15 @@ def test_page_says_why_a_search_did_not_end(owner, started, settings, monkeypatc
     assert "was interrupted" in html(owner.get("/review/"))
 
 
+def test_page_says_at_once_that_a_search_was_interrupted(owner, started, monkeypatch):
+    monkeypatch.setattr("curation.management.commands.suggest.suggest", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        call_command("suggest", verbosity=0)
+    page = html(owner.get("/review/"))
+    assert "was interrupted" in page
+    assert "being looked for" not in page
+
+
 def test_only_who_may_change_every_project_looks_for_suggestions(curator, started):
     assert "Look for suggestions" not in html(curator.get("/review/"))
     assert curator.post("/review/search/").status_code == 403
