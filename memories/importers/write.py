@@ -283,8 +283,7 @@ def _supersede_named(run: ImportRun) -> None:
         for name in names:
             older = found.get((project_id, name))
             if older is None or older == memory_id:
-                note = f"supersedes: {name!r} is not another memory of its project; left out"
-                run.tally.notes.append((location, note))
+                run.note(location, f"supersedes: {name!r} is not another memory of its project; left out")
             else:
                 successors[older] = memory_id
     changes = [

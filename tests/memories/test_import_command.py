@@ -420,6 +420,12 @@ def test_record_supersedes_the_memories_that_it_names(jsonl):
     assert last_batch().unchanged == 3
 
 
+def test_notes_about_superseded_memories_are_as_many_as_are_stored_of_others(jsonl, monkeypatch):
+    monkeypatch.setattr("memories.importers.run.MAX_NOTES", 2)
+    run(jsonl({"id": "new", "content": "New.", "supersedes": ["x", "y", "z"]}))
+    assert len(last_batch().report["notes"]) == 2
+
+
 @pytest.mark.django_db(transaction=True)
 def test_an_import_that_loses_a_deadlock_over_new_names_is_done_once_all_the_same(jsonl, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", 1)
