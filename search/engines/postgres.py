@@ -1,15 +1,14 @@
 """The Postgres engine: SQL only, no second index. The reference that other engines are tested against.
 
-The match set is gathered once into a narrow CTE, and each facet is a flat SELECT over it; a facet with selected values
-of its own is a flat SELECT over memories with the filter it needs. Where memories are spread over shards, facets are
-counted by `search.engines.shard_counts`; the other statements run there too. Statements are composed from the constants
-below and the conditions of `search.engines.sql`.
+Facets are counted by `search.engines.match_counts` or, where memories are spread over shards, by
+`search.engines.shard_counts`; the other statements run there too. Statements are composed from the constants below and
+the conditions of `search.engines.sql`.
 """
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from typing import Any
 
 import numpy as np
@@ -22,14 +21,12 @@ from psycopg.errors import QueryCanceled
 from memories.models import Corpus
 from search.area import Tile
 from search.engines.base import (
-    BUCKET_DAYS,
     COARSE_BITS,
     NO_NEIGHBOURS,
     TILE_BITS,
     Counts,
     EngineQuery,
     EngineTimeoutError,
-    FacetCounts,
     FacetRequest,
     FacetValues,
     Filter,
@@ -40,14 +37,14 @@ from search.engines.base import (
     Place,
     Spans,
     Value,
-    ValueCount,
     VectorQuery,
 )
 from search.engines.knn import nearest_candidates, similarities_of
+from search.engines.match_counts import count_matches, read_summary, summary_selects
 from search.engines.shard_counts import count_on_shards
-from search.engines.sql import MOMENT, Sql, chosen_values, drops_includes, no_value_sql
-from search.facets import FACET, FACET_COLUMNS, FACETS, OWN_CATEGORIES, FacetKind, FacetSpec
-from search.histogram import NO_DAYS, DayCounts, HourCount, Numbers
+from search.engines.sql import MOMENT, Sql
+from search.facets import FACET, OWN_CATEGORIES, FacetKind
+from search.histogram import HourCount, Numbers
 from search.query import Sort
 from web.distribution import is_distributed
 
@@ -76,34 +73,9 @@ def _order_by(order: Sort) -> str:
     return f"{key} {direction}, m.id {direction}"
 
 
-# The counts of one facet. The window counts the groups before the cut to the largest. Arrays are unnested in the target
-# list, which is a third faster than a lateral join.
-_SCALAR_FACET = """
-SELECT {k} AS k, g.value, g.n AS a, 0::bigint AS b, g.d AS c FROM (
-  SELECT m.{column}::text AS value, count(*) AS n, count(*) OVER () AS d,
-         row_number() OVER (ORDER BY count(*) DESC, m.{column}) AS r
-  FROM {rows} m WHERE {where} AND {present} GROUP BY m.{column}
-) g WHERE {chosen}"""
-_ARRAY_FACET = """
-SELECT {k} AS k, g.value::text, g.n AS a, g.own AS b, g.d AS c FROM (
-  SELECT u.value, count(*) AS n, {own} AS own, count(*) OVER () AS d,
-         row_number() OVER (ORDER BY count(*) DESC, u.value) AS r
-  FROM (SELECT unnest(m.{column}) AS value{beside} FROM {rows} m WHERE {where}) u GROUP BY u.value
-) g WHERE {chosen}"""
-
-_DAYS = """
-SELECT {k} AS k, ({moment} AT TIME ZONE {zone})::date::text AS value, count(*) AS a,
-       count(*) FILTER (WHERE {inside}) AS b, 0::bigint AS c
-FROM {rows} m WHERE {where} GROUP BY 2"""
 _HOURS = """
 SELECT date_trunc('hour', {moment}, {zone}), count(*), count(*) FILTER (WHERE {inside})
 FROM memories_memory m WHERE {where} GROUP BY 1"""
-_BUCKETS = """
-SELECT {k} AS k, ARRAY[{buckets}]::text AS value, 0::bigint AS a, 0::bigint AS b, 0::bigint AS c
-FROM {rows} m WHERE {where}"""
-_SUMMARY = """
-SELECT {k} AS k, ARRAY[count(*){columns}]::text AS value, 0::bigint AS a, 0::bigint AS b, 0::bigint AS c
-FROM {rows} m WHERE {where}"""
 # The counts of a table. A span is numbered from 1; 0 is before the first edge.
 _CROSS = """
 SELECT u.r::text, u.c::text, count(*) FROM (
@@ -111,13 +83,6 @@ SELECT u.r::text, u.c::text, count(*) FROM (
     SELECT {row} AS r, {source} AS c FROM memories_memory m WHERE {where}
   ) p WHERE p.r = ANY({rows})
 ) u WHERE u.c = ANY({columns}) GROUP BY 1, 2"""
-# The columns that facets read, gathered once, so that words are looked up and long rows are read once. The set includes
-# every state, for the counts of that facet: almost every query selects states, and few memories have other ones.
-_MATCH_SET = f"""
-WITH match_set AS MATERIALIZED (
-  SELECT {", ".join(f"m.{column}" for column in FACET_COLUMNS)}, m.created_at, {{shown}} AS shown
-  FROM memories_memory m WHERE {{where}}
-)"""
 # The matches that have a place on a map. The primary key of places begins with the memory.
 _ON_MAP = """FROM memories_memory m JOIN memories_mapplace p ON p.memory_id = m.id AND p.layout_id = {layout}
 WHERE {where}"""
@@ -126,10 +91,6 @@ _SIMILAR_TERM_ROWS = 2_000
 # Rows to look for where one is enough: for one alone the planner reads the table until it finds one, all of it if there
 # is none, instead of the index.
 _SOME = 1_000
-
-_DAYS_KEY = -1
-_BUCKETS_KEY = -2
-_SUMMARY_KEY = -100
 
 
 class _RowCandidates:
@@ -249,8 +210,8 @@ class PostgresEngine:
 
     def _match_set_with_no_values(self, plan: EngineQuery) -> MatchSet:
         sql = self._sql()
-        rows = self._rows_of_all(self._summary(sql, plan, "memories_memory"), sql)
-        return replace(_read_summary(rows, plan), truncated=self.knn(plan).truncated)
+        rows = self._rows_of_all(summary_selects(sql, plan, "memories_memory"), sql)
+        return replace(read_summary(rows, plan), truncated=self.knn(plan).truncated)
 
     def any_match(self, plans: Sequence[EngineQuery]) -> list[bool]:
         if not plans:
@@ -303,33 +264,11 @@ class PostgresEngine:
                 counts = count_on_shards(
                     plan, requests, zone=zone, now=now, days=days, new_sql=self._sql, fetch=self._rows
                 )
-            return self._mark_truncated(counts, plan)
-        sql = self._sql()
-        asked = {one.key for one in requests}
-        selects = self._summary(sql, plan, "match_set", asked) if days else []
-        selects += [self._facet(sql, plan, one, k) for k, one in enumerate(requests)]
-        if days:
-            apart = plan.start is not None or plan.end is not None
-            rows = "memories_memory" if apart else "match_set"
-            where = "m.shown" if rows == "match_set" else sql.where(plan, without_dates=True)
-            inside = " AND ".join(sql.inside(plan)) or "true"
-            selects.append(
-                _DAYS.format(
-                    moment=MOMENT, k=_DAYS_KEY, zone=sql.bind(str(zone)), inside=inside, where=where, rows=rows
-                )
+        else:
+            counts = count_matches(
+                plan, requests, zone=zone, now=now, days=days, new_sql=self._sql, fetch=self._rows_in_time
             )
-            buckets = ", ".join(
-                f"count(*) FILTER (WHERE {span} AND {within})"
-                for within in (inside, "true")
-                for span in self._spans(sql, now)
-            )
-            selects.append(_BUCKETS.format(k=_BUCKETS_KEY, buckets=buckets, where=where, rows=rows))
-        if not selects:
-            return Counts(MatchSet(0), {}, NO_DAYS, (), ())
-        gathered = self._match_set(sql, plan)
-        with _time_limit():
-            found = self._rows(gathered + " UNION ALL ".join(selects), sql)
-        return self._mark_truncated(self._gather(found, plan, requests), plan)
+        return self._mark_truncated(counts, plan)
 
     def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
         sql = self._sql()
@@ -363,8 +302,7 @@ class PostgresEngine:
             columns=column.bound(sql, names),
             where=f"{sql.where(plan)} AND {row.having(sql, rows.values)}",
         )
-        with _time_limit():
-            counted = self._rows(statement, sql)
+        counted = self._rows_in_time(statement, sql)
         places = {str(value): n for n, value in enumerate(rows.values)}
         across = {str(value): n for n, value in enumerate(names)}
         for value, other, count in counted:
@@ -413,8 +351,7 @@ class PostgresEngine:
             f"SELECT value, square, count(*) FROM (SELECT {value} AS value, {square} AS square {rows}) AS placed"
             f" WHERE value = ANY({column.bound(sql, values)}) GROUP BY 1, 2"
         )
-        with _time_limit():
-            counted = self._rows(statement, sql)
+        counted = self._rows_in_time(statement, sql)
         found: dict[Value, npt.NDArray[np.int64]] = {}
         for one, square_number, count in counted:
             found.setdefault(one, np.zeros(1 << 2 * COARSE_BITS, np.int64))[square_number] = count
@@ -434,79 +371,8 @@ class PostgresEngine:
             )
             return [word for (word,) in cursor.fetchall()]
 
-    def _facet(self, sql: Sql, plan: EngineQuery, request: FacetRequest, k: int) -> str:
-        spec = FACET[request.key]
-        apart = drops_includes(plan, request.key)
-        rows = "memories_memory" if apart else "match_set"
-        where = sql.where(plan, without_includes=request.key) if apart else "m.shown"
-        if request.key == "state" and plan.drops_selection("state"):
-            where = "true"
-        cast = "text" if spec.kind in {FacetKind.SCALAR, FacetKind.PROJECT, FacetKind.TEXTS} else "int"
-        chosen = chosen_values(sql, request, cast)
-        if spec.kind in {FacetKind.SCALAR, FacetKind.PROJECT}:
-            present = "true" if spec.kind == FacetKind.PROJECT else f"m.{spec.column} <> ''"
-            return _SCALAR_FACET.format(k=k, column=spec.column, rows=rows, where=where, present=present, chosen=chosen)
-        column, own, beside = spec.column, "0::bigint", ""
-        if spec.kind == FacetKind.TREE:
-            # Without subcategories a selected category means itself alone, and so must its count.
-            column = spec.column if plan.subcategories else OWN_CATEGORIES
-            own, beside = "count(*) FILTER (WHERE u.value = ANY(u.category_ids))", ", m.category_ids"
-        return _ARRAY_FACET.format(k=k, column=column, rows=rows, where=where, own=own, beside=beside, chosen=chosen)
-
-    @staticmethod
-    def _summary(sql: Sql, plan: EngineQuery, rows: str, asked: Set[str] = frozenset(FACET)) -> list[str]:
-        """The total and the counts without a value: those over the match set in one SELECT, the others, if they are
-        asked for, in one each.
-        """
-        shared, separate = _split(plan)
-        columns = "".join(f", count(*) FILTER (WHERE {no_value_sql(spec)})" for spec in shared)
-        where = "m.shown" if rows == "match_set" else sql.where(plan)
-        selects = [_SUMMARY.format(k=_SUMMARY_KEY, columns=columns, rows=rows, where=where)]
-        for n, spec in enumerate(separate, 1):
-            if spec.key not in asked:
-                continue
-            where = f"{sql.where(plan, without_includes=spec.key)} AND {no_value_sql(spec)}"
-            selects.append(_SUMMARY.format(k=_SUMMARY_KEY - n, columns="", rows="memories_memory", where=where))
-        return selects
-
-    @staticmethod
-    def _spans(sql: Sql, now: datetime) -> list[str]:
-        later = f"m.created_at >= {sql.bind(now)}"
-        starts = [f"m.created_at >= {sql.bind(now - timedelta(days=days))}" for days in BUCKET_DAYS]
-        return [*(f"({start} AND NOT {later})" for start in starts), f"NOT {starts[-1]}", later]
-
-    @staticmethod
-    def _gather(rows: list[Any], plan: EngineQuery, requests: Sequence[FacetRequest]) -> Counts:
-        values: dict[int, list[ValueCount]] = {k: [] for k in range(len(requests))}
-        distinct: dict[int, int] = {}
-        days: list[tuple[date, int, int]] = []
-        buckets = [0] * 2 * (len(BUCKET_DAYS) + 2)
-        for k, value, a, b, c in rows:
-            if k == _DAYS_KEY:
-                days.append((date.fromisoformat(value), a, b))
-            elif k == _BUCKETS_KEY:
-                buckets = _numbers(value)
-            elif k >= 0:
-                ids = FACET[requests[k].key].kind in {FacetKind.IDS, FacetKind.TREE, FacetKind.PROJECT}
-                values[k].append(ValueCount(int(value) if ids else value, a, b))
-                distinct[k] = c
-        facets = {
-            request.key: FacetCounts(tuple(sorted(values[k], key=lambda v: (-v.count, v.value))), distinct.get(k, 0))
-            for k, request in enumerate(requests)
-        }
-        half = len(buckets) // 2
-        summed = any(row[0] == _SUMMARY_KEY for row in rows)
-        summary = _read_summary(rows, plan) if summed else MatchSet(0)
-        return Counts(summary, facets, DayCounts.of(days), tuple(buckets[:half]), tuple(buckets[half:]))
-
     def _sql(self) -> Sql:
         return Sql(self._knn_ids)
-
-    @staticmethod
-    def _match_set(sql: Sql, plan: EngineQuery) -> str:
-        """The match set as a CTE, with a column that says whether a row is in the selected states."""
-        where, shown = sql.matches_of_all_states(plan)
-        return _MATCH_SET.format(where=where, shown=shown)
 
     def _knn_ids(self, plan: EngineQuery, without_includes: str, without_dates: bool) -> Ids:
         """The ids that match a query by vector.
@@ -546,6 +412,10 @@ class PostgresEngine:
             return [row for select in selects for row in self._rows(select, sql)]
         return self._rows(" UNION ALL ".join(selects), sql)
 
+    def _rows_in_time(self, statement: str, sql: Sql) -> list[Any]:
+        with _time_limit():
+            return self._rows(statement, sql)
+
     @staticmethod
     def _rows(statement: str, sql: Sql) -> list[Any]:
         with connection.cursor() as cursor:
@@ -584,24 +454,3 @@ class _ValueColumn:
     def bound(self, sql: Sql, values: Sequence[Value]) -> str:
         cast = str if self.cast == "text" else int
         return f"{sql.bind([cast(value) for value in values])}::{self.cast}[]"
-
-
-def _numbers(array: str) -> list[int]:
-    return [int(n) for n in array.strip("{}").split(",")]
-
-
-def _split(plan: EngineQuery) -> tuple[list[FacetSpec], list[FacetSpec]]:
-    """Divide the facets into those counted over the match set and those counted over a set of their own."""
-    shared = [spec for spec in FACETS if not drops_includes(plan, spec.key)]
-    return shared, [spec for spec in FACETS if spec not in shared]
-
-
-def _read_summary(rows: list[Any], plan: EngineQuery) -> MatchSet:
-    numbers = {row[0]: _numbers(row[1]) for row in rows if row[0] <= _SUMMARY_KEY}
-    total, *shared_counts = numbers[_SUMMARY_KEY]
-    shared, separate = _split(plan)
-    found = {spec.key: n for spec, n in zip(shared, shared_counts, strict=True)}
-    found |= {
-        spec.key: numbers[_SUMMARY_KEY - n][0] for n, spec in enumerate(separate, 1) if _SUMMARY_KEY - n in numbers
-    }
-    return MatchSet(total, found)
