@@ -272,6 +272,7 @@ STORAGES = {
 _SITE = hashlib.sha256(f"cookies {SECRET_KEY}".encode()).hexdigest()[:8]
 SESSION_COOKIE_NAME = f"sessionid_{_SITE}"
 CSRF_COOKIE_NAME = f"csrftoken_{_SITE}"
+SESSION_ENGINE = "access.sessions"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 # A proxy terminates TLS, and overwrites this header of clients.

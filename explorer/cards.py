@@ -1,8 +1,9 @@
 """Results as cards, with their links, the reasons for them, and similar results grouped. Pure."""
 
 from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import tzinfo
+from typing import NamedTuple
 
 from explorer.links import (
     Link,
@@ -28,8 +29,7 @@ _TAGS_SHOWN = 5
 _AUTHORS_SHOWN = 2
 
 
-@dataclass(frozen=True, slots=True)
-class HitCard:
+class HitCard(NamedTuple):
     """A hit. `similar` are near-duplicates grouped under it."""
 
     id: int
@@ -75,10 +75,10 @@ def build_cards(
         card = build_card(query, hit, result, zone, opened, links)
         leader = hit.why.similar_to
         if leader in cards:
-            folded.setdefault(leader, []).append(replace(card, similar_to=None))
+            folded.setdefault(leader, []).append(card._replace(similar_to=None))
         else:
             cards[hit.id] = card
-    return tuple(replace(card, similar=tuple(folded.get(pk, ()))) for pk, card in cards.items())
+    return tuple(card._replace(similar=tuple(folded[pk])) if pk in folded else card for pk, card in cards.items())
 
 
 def build_card(

@@ -6,6 +6,7 @@ Positions are percentages without a viewBox, so that the plot fits any width wit
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import NamedTuple
 
 from explorer.links import QueryLinks, explore_url
 from search.facets import DateBuckets
@@ -40,8 +41,7 @@ QUICK_RANGES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PlotBar:
+class PlotBar(NamedTuple):
     """A bar as a link: `all` is its number without the date filter, drawn pale; `now` within it, drawn on top."""
 
     id: str

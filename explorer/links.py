@@ -1,8 +1,8 @@
 """URLs of pages. Queries in them are in canonical form."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from django.urls import reverse
@@ -13,18 +13,19 @@ from search.slices import plain
 from web.params import quoted
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
+    """A tuple is cheap to make: a page has hundreds of links."""
+
     label: str
     url: str
     name: str = ""
-    count: str = ""
+    count: str = ""  # type: ignore[assignment]  # not the method of tuples
     current: bool = False
 
 
 @lru_cache(maxsize=4_096)
-def _path(name: str, argument: str | int = "") -> str:
-    """Cached, since a page has hundreds of links to few paths."""
+def path_of(name: str, argument: str | int = "") -> str:
+    """The path of a view. Cached, since a page has hundreds of links to few paths."""
     return reverse(name, args=[argument] if argument else [])
 
 
@@ -34,63 +35,66 @@ def _with_query(path: str, *querystrings: str) -> str:
 
 
 def explore_url(query: SearchQuery) -> str:
-    return _with_query(_path("explorer:explore"), query.querystring())
+    return _with_query(path_of("explorer:explore"), query.querystring())
 
 
 def values_url(key: str, query: SearchQuery, listing: dict[str, str] | None = None) -> str:
     """The page of all values of a facet under a query. `listing` are its parameters; empty ones are left out."""
-    path = _path("explorer:facet_values", key)
+    own = urlencode({k: v for k, v in (listing or {}).items() if v})
+    return _with_query(path_of("explorer:facet_values", key), _values_query(query), own)
+
+
+def _values_query(query: SearchQuery) -> str:
     # The values do not depend on the order and page of the results.
-    query = query.with_(sort=None, page_size=25)
-    return _with_query(path, query.querystring(), urlencode({k: v for k, v in (listing or {}).items() if v}))
+    return query.with_(sort=None, page_size=25).querystring()
 
 
 def compare_url(query: SearchQuery) -> str:
     """The page that compares two slices of what matches a query."""
-    return _with_query(_path("explorer:compare"), plain(query).querystring())
+    return _with_query(path_of("explorer:compare"), plain(query).querystring())
 
 
 def calendar_url(query: SearchQuery, year: int = 0) -> str:
     """The calendar of a year under a query; of its last year without one."""
     query = query.with_(sort=None, page_size=25)
-    return _with_query(_path("explorer:calendar"), query.querystring(), urlencode({"year": year} if year else {}))
+    return _with_query(path_of("explorer:calendar"), query.querystring(), urlencode({"year": year} if year else {}))
 
 
 def matrix_url(query: SearchQuery, request: dict[str, str] | None = None) -> str:
     """The table of counts under a query. `request` are its own parameters."""
     query = query.with_(sort=None, page_size=25)
-    return _with_query(_path("explorer:matrix"), query.querystring(), urlencode(request or {}))
+    return _with_query(path_of("explorer:matrix"), query.querystring(), urlencode(request or {}))
 
 
 def why_not_url(query: SearchQuery, memory_id: int | None = None) -> str:
     """The page that explains why a memory is or is not among the results; without an id, its form."""
     parameters = urlencode({"id": memory_id}) if memory_id is not None else ""
-    return _with_query(_path("explorer:why_not"), parameters, query.with_().querystring())
+    return _with_query(path_of("explorer:why_not"), parameters, query.with_().querystring())
 
 
 def text_url(query: SearchQuery) -> str:
     """The form that edits a query as a text."""
-    return _with_query(_path("explorer:text"), query.with_().querystring())
+    return _with_query(path_of("explorer:text"), query.with_().querystring())
 
 
 def retag_url(query: SearchQuery) -> str:
     """The page to retag all memories that match a query."""
-    return _with_query(_path("curation:retag"), query.with_(sort=None, page_size=25).querystring())
+    return _with_query(path_of("curation:retag"), query.with_(sort=None, page_size=25).querystring())
 
 
 def curate_url(kind: str, value: str) -> str:
     """The page that curates a term, for curators; empty for facets that are no vocabulary."""
-    return _with_query(_path("curation:log"), urlencode({"kind": kind, "name": value})) if kind in TERM_KINDS else ""
+    return _with_query(path_of("curation:log"), urlencode({"kind": kind, "name": value})) if kind in TERM_KINDS else ""
 
 
 def merge_url(kind: str) -> str:
     """The page that merges several terms, for curators; empty for facets that are no vocabulary."""
-    return _path("curation:merge", kind) if kind in TERM_KINDS else ""
+    return path_of("curation:merge", kind) if kind in TERM_KINDS else ""
 
 
 def new_url(project: str = "") -> str:
     """The form for a new memory."""
-    return _with_query(_path("explorer:new"), urlencode({"project": project}) if project else "")
+    return _with_query(path_of("explorer:new"), urlencode({"project": project}) if project else "")
 
 
 def memory_url(memory_id: int, query: SearchQuery | None = None) -> str:
@@ -105,7 +109,7 @@ def similar_url(memory_id: int, query: SearchQuery | None = None) -> str:
 
 def _memory_path(name: str, memory_id: int, query: SearchQuery | None) -> str:
     context = query.querystring() if query else ""
-    return _with_query(_path(name, memory_id), urlencode({"ctx": context}) if context else "")
+    return _with_query(path_of(name, memory_id), urlencode({"ctx": context}) if context else "")
 
 
 def node_url(kind: str, node_id: int, value: str) -> str:
@@ -113,17 +117,17 @@ def node_url(kind: str, node_id: int, value: str) -> str:
     steps = value.split("/")
     # Browsers normalize empty and dot segments, and digits are read as an id.
     is_plain = len(value) <= 200 and value.isprintable() and value == value.strip() and not value.isdecimal()
-    return _path(f"graph:{kind}", value if is_plain and not {"", ".", ".."} & set(steps) else str(node_id))
+    return path_of(f"graph:{kind}", value if is_plain and not {"", ".", ".."} & set(steps) else str(node_id))
 
 
 def category_url(path: str) -> str:
     """The page of a category."""
-    return _path("explorer:category", path)
+    return path_of("explorer:category", path)
 
 
 def relationship_url(relationship_id: int) -> str:
     """The page of a relationship and its evidence."""
-    return _path("graph:relationship", relationship_id)
+    return path_of("graph:relationship", relationship_id)
 
 
 def filter_url(key: str, value: str) -> str:
@@ -133,7 +137,7 @@ def filter_url(key: str, value: str) -> str:
 
 def session_url(session_id: int) -> str:
     """The page of what a session did."""
-    return _path("explorer:session", session_id)
+    return path_of("explorer:session", session_id)
 
 
 def narrowed(query: SearchQuery, key: str, value: str) -> SearchQuery:
@@ -182,11 +186,12 @@ class QueryLinks:
 
     def values(self, key: str, **listing: str) -> str:
         """The page of all values of a facet. `listing` are its parameters."""
-        if ("values", key) not in self._shared:
-            url = values_url(key, self._query)
-            self._shared["values", key] = (url, f"{url}{'&' if '?' in url else '?'}")
-        alone, before = self._shared["values", key]
-        return before + "&".join([f"{name}={quoted(value)}" for name, value in listing.items()]) if listing else alone
+        own = "&".join([f"{name}={quoted(value)}" for name, value in listing.items()])
+        return _with_query(path_of("explorer:facet_values", key), self._values_query, own)
+
+    @cached_property
+    def _values_query(self) -> str:
+        return _values_query(self._query)
 
     @cached_property
     def _around_id(self) -> tuple[str, str]:

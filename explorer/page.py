@@ -29,7 +29,7 @@ from explorer.sidebar import (
     HiddenField,
     Panel,
     build_chips,
-    build_panel,
+    build_panels,
     form_fields,
     hidden_fields,
 )
@@ -183,7 +183,7 @@ def build_context(
     zone, corpus = query.zone(zone), result.corpus
     totals = _totals(result, unified)
     pages = unified.pages if unified else result.pages
-    panels = tuple(build_panel(query, facet, corpus.count, opened) for facet in result.facets or ())
+    panels = build_panels(query, result.facets or (), corpus.count, opened)
     chips = build_chips(query, result.labels)
     plot = _plot(query, result, zone, now or datetime.now(UTC), has_table="histogram-table" in opened)
     empty = _empty(query, result) if not (unified.found if unified else result.total) else None

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode
 from django import forms
 from django.urls import reverse
 
-from explorer.links import explore_url
+from explorer.links import explore_url, path_of
 from explorer.page import MODE_LABELS, SORT_LABELS
 from explorer.page_query import PageQuery
 from search.facets import FACET
@@ -90,7 +90,7 @@ def view_url(view_id: int) -> str:
 def new_view_url(query: PageQuery, name: str = "") -> str:
     """The form that saves a query."""
     named = [("name", name)] if name else []
-    return f"{reverse('explorer:new_view')}?{urlencode(named + stored_page(query).parameters())}"
+    return f"{path_of('explorer:new_view')}?{urlencode(named + stored_page(query).parameters())}"
 
 
 def build_bar(query: PageQuery, one: OpenableView, labels: ValueLabels) -> ViewBar:

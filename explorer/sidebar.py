@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from explorer.links import QueryLinks, curate_url, explore_url
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Facet, FacetKind, FacetValue
@@ -27,8 +27,7 @@ class HiddenField:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class FacetRow:
+class FacetRow(NamedTuple):
     """A value of a facet. Its checkbox sends `name` and `value`: the selection, or the exclusion if it is excluded."""
 
     id: str
@@ -36,7 +35,7 @@ class FacetRow:
     value: str
     label: str
     title: str
-    count: str
+    count: str  # type: ignore[assignment]  # not the method of tuples
     corpus: str = ""
     """The number of memories with the value in the whole corpus, if it differs from the count."""
     share: int = 0
@@ -107,9 +106,16 @@ class Panel:
         yield from (row for row in (self.no_value, self.any_value) if row)
 
 
-def build_panel(query: SearchQuery, facet: Facet, corpus: CorpusCount, opened: Container[str] = ()) -> Panel:
-    """Build the panel of a facet. `opened` are the ids of panels and branches that the reader has open."""
-    spec, panel_id, links = facet.spec, f"facet-{facet.key}", QueryLinks(query)
+def build_panels(
+    query: SearchQuery, facets: Iterable[Facet], corpus: CorpusCount, opened: Container[str] = ()
+) -> tuple[Panel, ...]:
+    """Build the panels of facets. `opened` are the ids of panels and branches that the reader has open."""
+    links = QueryLinks(query)
+    return tuple(_panel(query, facet, corpus, opened, links) for facet in facets)
+
+
+def _panel(query: SearchQuery, facet: Facet, corpus: CorpusCount, opened: Container[str], links: QueryLinks) -> Panel:
+    spec, panel_id = facet.spec, f"facet-{facet.key}"
     chosen = [v for v in facet.values if v.selected or v.excluded]
     is_tree = spec.kind is FacetKind.TREE
     is_open = bool(chosen) or facet.no_value_selected or facet.any_value_selected or _starts_open(facet)
@@ -162,11 +168,11 @@ def value_rows(
     links, rows = QueryLinks(query), []
     for value in facet.values:
         if last_name_only:
-            value = replace(value, label=value.label.rpartition(" / ")[2])
+            value = value._replace(label=value.label.rpartition(" / ")[2])
         row = _row(query, facet, value, corpus, peak)
         if last_name_only and value.has_children:
-            row = replace(row, is_branch=True, **_subtree(links, value, is_listed=False))
-        rows.append(replace(row, **_own_links(links, facet.key, row)))
+            row = row._replace(is_branch=True, **_subtree(links, value, is_listed=False))
+        rows.append(row._replace(**_own_links(links, facet.key, row)))
     return tuple(rows)
 
 
@@ -350,8 +356,7 @@ def _tree(
         below = tuple(branch(child, implied=inside) for child in children.get(path, ())) if is_listed else ()
         if is_branch or implied:
             is_implied = implied and not row.checked
-            row = replace(
-                row,
+            row = row._replace(
                 children=below,
                 is_open=is_open,
                 implied=is_implied,

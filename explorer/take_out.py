@@ -3,9 +3,7 @@
 import json
 from dataclasses import dataclass
 
-from django.urls import reverse
-
-from explorer.links import Link
+from explorer.links import Link, path_of
 from explorer.page_query import PageQuery
 from memories.exporters.registry import FORMATS
 from search.query import SearchQuery
@@ -39,11 +37,11 @@ def build_take_out(query: PageQuery, result: SearchResult, site: str) -> TakeOut
     matching = plain if plain.state or plain.not_state else plain.with_(state=plain.default_states)
     matching = matching.with_(facet_scope=SearchQuery().facet_scope, bucket=SearchQuery().bucket)
     exact = not (query.is_unified or result.at_least) and result.total
-    address = f"{reverse('api:export')}?{matching.querystring()}"
+    address = f"{path_of('api:export')}?{matching.querystring()}"
     links = {name: Link(form.label, f"{address}&format={name}") for name, form in FORMATS.items() if exact}
     files = tuple(link for name, link in links.items() if FORMATS[name].has_states)
     parameters = plain.querystring()
-    search = f"{site}{reverse('api:api-root')}search{f'?{parameters}' if parameters else ''}"
+    search = f"{site}{path_of('api:api-root')}search{f'?{parameters}' if parameters else ''}"
     return TakeOut(
         label=f"Export {number(result.total)}…" if files else "Use elsewhere…",
         files=files,

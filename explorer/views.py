@@ -102,7 +102,9 @@ def explore(request: PageRequest) -> HttpResponse:
     shown_at = datetime.now(UTC)
     unified_result = unified(query, viewer, include_facets=True, with_corpus=True) if query.is_unified else None
     is_map = query.view is View.MAP and unified_result is None
-    detail = HitDetail.NONE if is_map else HitDetail.FULL
+    opened = opened_parts(request)
+    explains = any(part.startswith("why-") for part in opened)
+    detail = HitDetail.NONE if is_map else HitDetail.FULL if explains else HitDetail.CARD
     if unified_result is None:
         result = run(query, viewer, include_facets=True, with_corpus=True, split=query.split_by, detail=detail)
     else:
@@ -129,14 +131,14 @@ def explore(request: PageRequest) -> HttpResponse:
         unified=unified_result,
         may_write="write" in viewer.scopes,
         zone=viewer.timezone,
-        opened=opened_parts(request),
+        opened=opened,
     )
     return page_response(
         request,
         "explorer/map.html" if is_map else "explorer/explore.html",
         {
             "explorer": context,
-            "map": map_of(query, result, viewer, opened_parts(request)) if is_map else None,
+            "map": map_of(query, result, viewer, opened) if is_map else None,
             "panel": panel,
             "bar": bar,
             "shown_at": shown_at.isoformat(),
@@ -168,7 +170,7 @@ def _panel(request: PageRequest, query: SearchQuery, asked: PanelRequest, viewer
     panel = None
     if asked.number is not None:
         unified_result = unified(query, viewer) if query.is_unified else None
-        result = unified_result.answer if unified_result else run(query, viewer)
+        result = unified_result.answer if unified_result else run(query, viewer, detail=HitDetail.INDEX)
         panel = _panel_of(query, asked.number, *_listed(result, unified_result), viewer)
         if panel is None:
             raise Http404(f"There is no memory {asked.number} that you can see.")

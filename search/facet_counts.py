@@ -1,7 +1,7 @@
 """Counts the facets and the histogram of a plan by the counting rules, and labels the values."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -280,36 +280,37 @@ def counted_rows(
 ) -> tuple[FacetValue, ...]:
     """Values in the order of their counts."""
     terms = value_terms(spec, [v.value for v in counted], resolved)
-    return tuple(_value(spec, terms[v.value], v, resolved, hides) for v in counted if v.value in terms)
+    return tuple(_values(spec, [(terms[v.value], v) for v in counted if v.value in terms], resolved, hides))
 
 
-def _value(
+def _values(
     spec: FacetSpec,
-    term: Term,
-    counted: ValueCount,
+    counted: Iterable[tuple[Term, ValueCount]],
     resolved: ResolvedQuery,
     hides: dict[tuple[str, str], int],
-    *,
-    has_children: bool = False,
-) -> FacetValue:
-    chosen = resolved.plan.filter(spec.key)
-    value = resolved.url_values.get((spec.key, counted.value), term.value)
-    excluded = chosen is not None and any(counted.value in group for group in chosen.exclude)
-    steps = term.value.split("/") if spec.kind == FacetKind.TREE else [term.value]
-    return FacetValue(
-        value=value,
-        label=term.label,
-        parent="/".join(steps[:-1]) or None,
-        depth=len(steps),
-        count=hides.get((spec.key, value), 0) if excluded else counted.count,
-        selected=(spec.key, value) in resolved.selected and not excluded,
-        excluded=excluded,
-        own_count=counted.own if spec.kind == FacetKind.TREE else None,
-        type=term.type,
-        canonical=term.value,
-        ref=counted.value,
-        has_children=has_children,
-    )
+    parents: Container[int] = (),
+) -> Iterator[FacetValue]:
+    """Counted values with their names. `parents` are the categories that have children."""
+    key, is_tree, url_values = spec.key, spec.kind == FacetKind.TREE, resolved.url_values
+    chosen = resolved.plan.filter(key)
+    left_out = {value for group in chosen.exclude for value in group} if chosen else set[Value]()
+    for term, (ref, count, own) in counted:
+        value = url_values.get((key, ref), term.value)
+        excluded = ref in left_out
+        yield FacetValue(
+            value=value,
+            label=term.label,
+            count=hides.get((key, value), 0) if excluded else count,
+            selected=not excluded and (key, value) in resolved.selected,
+            excluded=excluded,
+            own_count=own if is_tree else None,
+            parent=(term.value.rpartition("/")[0] or None) if is_tree else None,
+            depth=term.value.count("/") + 1 if is_tree else 1,
+            has_children=term.id in parents,
+            type=term.type,
+            canonical=term.value,
+            ref=ref,
+        )
 
 
 def _uncounted_selected(
@@ -318,7 +319,7 @@ def _uncounted_selected(
     """Selected and excluded values that were not counted, including unknown names."""
     missing = [v for v in _chosen_values(resolved.plan, spec.key) if v not in counted]
     terms = value_terms(spec, missing, resolved)
-    rows = [_value(spec, terms[v], ValueCount(v, 0), resolved, hides) for v in missing if v in terms]
+    rows = list(_values(spec, [(terms[v], ValueCount(v, 0)) for v in missing if v in terms], resolved, hides))
     for key, name in resolved.unknown:
         if key == spec.key:
             rows.append(FacetValue(name, name, 0, selected=True))
@@ -333,9 +334,10 @@ def _tree_candidates(resolved: ResolvedQuery) -> list[TreeNode]:
 
 def _always_in_tree(tree: list[TreeNode], resolved: ResolvedQuery) -> set[int]:
     """Nodes always shown: the selected categories and their ancestors."""
-    below = [node.path for node in resolved.chosen_categories]
-    above = {node.id for node in tree if any(path.startswith(node.path + "/") for path in below)}
-    return above | {node.id for node in resolved.chosen_categories}
+    chosen = resolved.chosen_categories
+    steps = [node.path.split("/") for node in chosen]
+    above = {"/".join(names[:n]) for names in steps for n in range(1, len(names))}
+    return {node.id for node in tree if node.path in above} | {node.id for node in chosen}
 
 
 def _tree_values(
@@ -354,36 +356,43 @@ def _tree_values(
         if node.id in counts or node.id in always:
             children.setdefault(node.parent_id, []).append(node)
 
-    def walk(parent: int | None) -> Iterator[TreeNode]:
-        def size(node: TreeNode) -> tuple[int, str]:
-            return (-counts[node.id].count if node.id in counts else 0, node.path)
-
-        siblings = sorted(children.get(parent, []), key=size)
-        most = _TREE_ROOTS if parent is None else _TREE_CHILDREN
-        for place, node in enumerate(siblings):
-            if place >= most and node.id not in always:
-                continue
-            yield node
-            yield from walk(node.id)
-
-    shown = list(walk(None))
+    shown = list(_shown_below(None, children, counts, always))
     # Children of open nodes are among the rows; for the others, check if any exist.
     parents = _parents(engine, resolved, [node.id for node in shown])
-    terms = [Term(node.id, node.path, node.name) for node in shown]
-    counted_here = [counts.get(node.id, ValueCount(node.id, 0)) for node in shown]
-    rows = [
-        _value(spec, term, count, resolved, hides, has_children=term.id in parents)
-        for term, count in zip(terms, counted_here, strict=True)
-    ]
+    rows = _values(
+        spec,
+        [(Term(node.id, node.path, node.name), counts.get(node.id) or ValueCount(node.id, 0)) for node in shown],
+        resolved,
+        hides,
+        parents,
+    )
     unknown = [name for key, name in resolved.unknown if key == spec.key]
     return (*rows, *(FacetValue(name, name, 0, selected=True) for name in unknown))
+
+
+def _shown_below(
+    parent: int | None,
+    children: Mapping[int | None, list[TreeNode]],
+    counts: Mapping[Value, ValueCount],
+    always: Container[int],
+) -> Iterator[TreeNode]:
+    """The nodes of the sidebar below a node, the largest first, each followed by those below it."""
+
+    def size(node: TreeNode) -> tuple[int, str]:
+        return (-counts[node.id].count if node.id in counts else 0, node.path)
+
+    most = _TREE_ROOTS if parent is None else _TREE_CHILDREN
+    for place, node in enumerate(sorted(children.get(parent, []), key=size)):
+        if place < most or node.id in always:
+            yield node
+            yield from _shown_below(node.id, children, counts, always)
 
 
 def mark_parents(engine: Engine, resolved: ResolvedQuery, rows: Iterable[FacetValue]) -> list[FacetValue]:
     """Values of categories, marked if they have visible children."""
     listed = list(rows)
     parents = _parents(engine, resolved, [row.ref for row in listed if isinstance(row.ref, int)])
-    return [replace(row, has_children=True) if row.ref in parents else row for row in listed]
+    return [row._replace(has_children=True) if row.ref in parents else row for row in listed]
 
 
 def _parents(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> set[int]:

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class FacetKind(Enum):
@@ -61,9 +62,8 @@ STATES_THEN: tuple[str, ...] = ("active", "proposed", "archived", "superseded")
 STATES: tuple[str, ...] = ("active", "proposed", "archived", "superseded", "deleted")
 
 
-@dataclass(frozen=True, slots=True)
-class FacetValue:
-    """A value of a facet. `value` is for URLs, `label` for people.
+class FacetValue(NamedTuple):
+    """A value of a facet. `value` is for URLs, `label` for people. A tuple is cheap: replies have thousands.
 
     `count` is the number of results with this value in place of the selection of its facet; for an excluded value, the
     number of results that the exclusion hides.
@@ -71,7 +71,7 @@ class FacetValue:
 
     value: str
     label: str
-    count: int
+    count: int  # type: ignore[assignment]  # not the method of tuples
     selected: bool = False
     excluded: bool = False
     own_count: int | None = None

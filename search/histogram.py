@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -183,6 +184,7 @@ def bucket_start(day: date, interval: Interval, step: int = 1) -> date:
     return day
 
 
+@lru_cache(maxsize=10_000)
 def bucket_end(start: date, interval: Interval, step: int = 1) -> date:
     """The last day of a bucket."""
     try:
@@ -241,9 +243,14 @@ def _hour_bars(counts: Iterable[HourCount], domain: tuple[date, date]) -> Iterab
 
 
 def _bar(start: date, interval: Interval, step: int, count_all: int, count: int) -> Bar:
+    return Bar(*_dates_of(start, interval, step), count, count_all, 0 < count < count_all)
+
+
+@lru_cache(maxsize=10_000)
+def _dates_of(start: date, interval: Interval, step: int) -> tuple[str, str, str]:
+    """The first and the last day of a bar, and its label. Cached, since most histograms have the same bars."""
     end = bucket_end(start, interval, step)
-    partial = 0 < count < count_all
-    return Bar(start.isoformat(), end.isoformat(), _label(start, end, interval, step), count, count_all, partial)
+    return start.isoformat(), end.isoformat(), _label(start, end, interval, step)
 
 
 def _label(start: date, end: date, interval: Interval, step: int) -> str:

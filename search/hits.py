@@ -72,14 +72,14 @@ def load_hits(
     detail: HitDetail = HitDetail.FULL,
     named: Sequence[NamedTerm] = (),
 ) -> tuple[Hit, ...]:
-    """The visible memories in the order of `found`. Without full detail there are no highlights, snippets and names.
+    """The visible memories in the order of `found`, in detail: see HitDetail.
 
     `named` are the terms that the text names; each hit lists those that it carries.
     """
     if not found:
         return ()
     scope = _SNIPPET_SCOPE if resolved.plan.has_text else 4 * _SNIPPET_LENGTH
-    loaded = _rows([one.id for one in found], viewer, scope if detail == HitDetail.FULL else 0)
+    loaded = _rows([one.id for one in found], viewer, scope if detail.has_text else 0)
     rows = {row.id: row for row in loaded if _in_state(row, resolved.plan)}
     nodes = resolved.names.category_nodes([pk for row in rows.values() for pk in row.category_ids])
     hits = tuple(_hit(rows[one.id], one, resolved, nodes, detail) for one in found if one.id in rows)
@@ -118,10 +118,10 @@ def _in_state(row: _HitRow, plan: EngineQuery) -> bool:
 
 def _hit(row: _HitRow, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, CategoryNode], detail: HitDetail) -> Hit:
     project = resolved.projects[row.project_id]
-    patterns = _patterns(resolved.plan, row.project_id) if detail == HitDetail.FULL else ()
+    patterns = _patterns(resolved.plan, row.project_id) if detail.has_text else ()
     # Words restricted to the title are only highlighted there.
     anywhere = tuple(p for p in patterns if not p.field)
-    text, tags = _text(row), ", ".join(row.tags)
+    text = _text(row)
     title_spans = matched_spans(row.title, patterns, project.language)
     text_spans = matched_spans(text, anywhere, project.language)
     categories = sorted((nodes[pk] for pk in row.category_ids if pk in nodes), key=lambda node: node.path)
@@ -131,7 +131,7 @@ def _hit(row: _HitRow, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, Ca
         project_name=project.name or project.slug,
         memory_type=row.memory_type,
         title=segments(row.title, title_spans),
-        snippet=_snippet(row, text, text_spans, anywhere, project.language) if detail == HitDetail.FULL else (),
+        snippet=_snippet(row, text, text_spans, anywhere, project.language) if detail.has_text else (),
         created_at=row.created_at,
         updated_at=row.updated_at,
         state=row.state,
@@ -148,16 +148,26 @@ def _hit(row: _HitRow, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, Ca
         recalls=row.recalls,
         score=why.score,
         why=why,
-        found=tuple(
-            FieldMatch(field, words)
-            for field, written, spans in (
-                ("title", row.title, title_spans),
-                ("tags", tags, matched_spans(tags, anywhere, project.language)),
-                ("summary", row.summary, matched_spans(row.summary, anywhere, project.language)),
-                ("text", text, text_spans),
-            )
-            if (words := _words(written, spans))
-        ),
+        found=_found(row, text, title_spans, text_spans, anywhere, project.language)
+        if patterns and detail == HitDetail.FULL
+        else (),
+    )
+
+
+def _found(
+    row: _HitRow, text: str, title_spans: _Spans, text_spans: _Spans, patterns: tuple[Pattern, ...], language: str
+) -> tuple[FieldMatch, ...]:
+    """The words found in each field."""
+    tags = ", ".join(row.tags)
+    return tuple(
+        FieldMatch(field, words)
+        for field, written, spans in (
+            ("title", row.title, title_spans),
+            ("tags", tags, matched_spans(tags, patterns, language)),
+            ("summary", row.summary, matched_spans(row.summary, patterns, language)),
+            ("text", text, text_spans),
+        )
+        if (words := _words(written, spans))
     )
 
 

@@ -148,6 +148,9 @@ class Selection:
         return bool(self.include or self.exclude or self.no_value or self.any_value)
 
 
+_NOTHING = Selection()
+
+
 class SearchQuery(Params):
     """The parameters of a search. Immutable: every link is another SearchQuery."""
 
@@ -281,13 +284,12 @@ class SearchQuery(Params):
 
     def selection(self, key: str) -> Selection:
         """The selection in a facet."""
-        return Selection(
-            include=getattr(self, key),
-            exclude=getattr(self, f"not_{key}"),
-            no_value=key in self.no,
-            any_value=key in self.has,
-            require_all=FACET[key].may_require_all and getattr(self, _ALL_SWITCH.get(key, f"{key}_all")),
-        )
+        values = self.__dict__
+        include, exclude = values[key], values[f"not_{key}"]
+        require_all = FACET[key].may_require_all and values[_ALL_SWITCH.get(key, f"{key}_all")]
+        if not (include or exclude or require_all or self.no or self.has):
+            return _NOTHING
+        return Selection(include, exclude, key in self.no, key in self.has, require_all)
 
     def selections(self) -> dict[str, Selection]:
         """The facets in which something is chosen, in their order."""
@@ -393,10 +395,14 @@ class SearchQuery(Params):
 
     def without_filters(self) -> Self:
         """With the text and the view alone."""
-        query = self.without(DATE_KEY)
-        for spec in FACETS:
-            query = query.without(spec.key)
-        return query.with_(
+        nothing: dict[str, Any] = {name: () for spec in FACETS for name in (spec.key, f"not_{spec.key}")}
+        return self.with_(
+            **nothing,
+            has=(),
+            no=(),
+            date_from="",
+            date_to="",
+            since="",
             updated_since="",
             recalled_since="",
             not_recalled_since="",

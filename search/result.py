@@ -24,11 +24,18 @@ FACET_LIMIT = 1_000
 
 
 class HitDetail(Enum):
-    """How much is read of each hit: nothing, the row of an index, or everything with snippets and highlights."""
+    """How much is read of each hit: nothing, the row of an index, a card with snippet and highlights, or also the words
+    that explain it.
+    """
 
     NONE = "none"
     INDEX = "index"
+    CARD = "card"
     FULL = "full"
+
+    @property
+    def has_text(self) -> bool:
+        return self in {HitDetail.CARD, HitDetail.FULL}
 
 
 # The parameter of warnings about the counts of all memories, which no parameter of a request changes.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date, datetime, tzinfo
+from functools import lru_cache
 
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
@@ -30,6 +31,7 @@ def legible(text: str, most: int = 60) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in short)
 
 
+@lru_cache(maxsize=1_000)
 def type_family(memory_type: str) -> str:
     """The family of a type, for its colour."""
     words = set(memory_type.lower().replace("_", "-").replace(" ", "-").split("-"))
@@ -86,7 +88,7 @@ def day_label(moment: datetime, zone: tzinfo) -> str:
 
 def moment_label(moment: datetime, zone: tzinfo) -> str:
     local = local_time(moment, zone)
-    return f"{day_label(moment, zone)}, {local:%H:%M} {local.tzname() or ''}".rstrip()
+    return f"{day_text(local)}, {local.hour:02}:{local.minute:02} {local.tzname() or ''}".rstrip()
 
 
 def date_text(text: str) -> str:

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from text.analysis import TOKEN, Pattern, analyse_token, fold
 
@@ -25,13 +25,14 @@ def plain_text(markdown: str) -> str:
     """Markdown as plain text on a single line, for snippets."""
     text = f"\n{markdown}"
     for marks, pattern, replacement in _MARKDOWN:
-        if any(mark in text for mark in marks):
-            text = pattern.sub(replacement, text)
+        for mark in marks:
+            if mark in text:
+                text = pattern.sub(replacement, text)
+                break
     return " ".join(text.split())
 
 
-@dataclass(frozen=True, slots=True)
-class MarkedText:
+class MarkedText(NamedTuple):
     """A part of a snippet. `marked` is True if it matched."""
 
     text: str

@@ -9,9 +9,11 @@ from functools import lru_cache
 from typing import cast
 
 import markupsafe
-from django.template import Context, Library, engines
+from django.template import Context, Library, Node, defaulttags, engines
 from django.template.backends.jinja2 import Jinja2
+from django.template.base import Parser, Token
 from django.urls import reverse
+from django.utils.html import conditional_escape
 from django.utils.safestring import SafeString, mark_safe
 from jinja2 import BaseLoader, Environment, StrictUndefined, nodes
 from jinja2.compiler import CodeGenerator, Frame
@@ -20,10 +22,23 @@ register = Library()
 
 
 class _Compiler(CodeGenerator):
-    """Compiles fragments to plainer Python: what they show are texts, numbers and attributes of dataclasses.
+    """Compiles fragments to plainer Python: what they show are texts, numbers and attributes of dataclasses, and what
+    they call are macros and functions of ours.
 
-    Jinja2 would make an object of every escaped text, and look for keys of dictionaries where it finds no attribute.
+    Jinja2 would make an object of every escaped text, look for keys of dictionaries where it finds no attribute, and
+    look at every function for what else it wants to be called with.
     """
+
+    def write_commons(self) -> None:
+        super().write_commons()
+        # Once for each template, rather than for each of the values that it shows.
+        self.writeline("escaped, shown, called = environment.escaped, environment.shown, environment.called")
+
+    def visit_Call(self, node: nodes.Call, frame: Frame, forward_caller: bool = False) -> None:  # noqa: N802
+        self.write("called(")
+        self.visit(node.node, frame)
+        self.signature(node, frame)
+        self.write(")")
 
     def visit_Getattr(self, node: nodes.Getattr, frame: Frame) -> None:  # noqa: N802
         self.write("(")
@@ -31,23 +46,30 @@ class _Compiler(CodeGenerator):
         self.write(f").{node.attr}")
 
     def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: object) -> None:
-        self.write("environment.shown(")
+        self.write("(escaped(value) if type(value := ")
 
     def _output_child_post(self, node: nodes.Expr, frame: Frame, finalize: object) -> None:
-        self.write(")")
+        self.write(") is str else shown(value))")
 
 
-# The one in C returns a text; `escape` is for what is none.
+# The one in C returns a text; `escape` is for other values.
 _escaped: Callable[[str], str] = getattr(markupsafe, "_escape_inner", markupsafe.escape)
 
 
 class _Environment(Environment):
     code_generator_class = _Compiler
+    escaped = staticmethod(_escaped)
 
     @staticmethod
     def shown(value: object) -> str:
-        """A value as HTML."""
-        return _escaped(value) if type(value) is str else markupsafe.escape(value)
+        """A value that is no plain text as HTML."""
+        if type(value) is int:
+            return str(value)
+        return cast(str, value) if type(value) is markupsafe.Markup else markupsafe.escape(value)
+
+    @staticmethod
+    def called(function: Callable[..., object], *arguments: object, **named: object) -> object:
+        return function(*arguments, **named)
 
 
 def environment(*, loader: BaseLoader, auto_reload: bool, **_: object) -> Environment:
@@ -69,6 +91,23 @@ def environment(*, loader: BaseLoader, auto_reload: bool, **_: object) -> Enviro
 def _url(name: str, *arguments: Hashable) -> str:
     """The path of a view."""
     return reverse(name, args=arguments)
+
+
+class _PathNode(Node):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def render(self, context: Context) -> str:
+        return conditional_escape(_url(self._name))
+
+
+@register.tag
+def url(parser: Parser, token: Token) -> Node:
+    """Django's tag `url`. The path of a view without arguments is looked up once: every page has dozens of them."""
+    node = defaulttags.url(parser, token)
+    name = node.view_name
+    has_more = node.args or node.kwargs or node.asvar or name.filters
+    return node if has_more or not isinstance(name.var, str) else _PathNode(name.var)
 
 
 def _never() -> bool:

@@ -7,7 +7,7 @@ An EngineQuery has every name resolved: engines see values and ids, terms and in
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -180,12 +180,11 @@ class FacetRequest:
     groups: tuple[tuple[int, tuple[Value, ...]], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ValueCount:
+class ValueCount(NamedTuple):
     """The number of memories with a value; for a category, `own` counts those filed directly in it."""
 
     value: Value
-    count: int
+    count: int  # type: ignore[assignment]  # not the method of tuples
     own: int = 0
 
 

@@ -74,7 +74,7 @@ def test_no_value_is_a_row_with_its_count():
 
 
 def test_switch_between_any_and_all_needs_two_ticks():
-    values = tuple(replace(value, selected=True) for value in tag_values(2, 1))
+    values = tuple(value._replace(selected=True) for value in tag_values(2, 1))
     assert panel_of(Facet("tag", values[:1], distinct=2), "tag=tag0").all_switch is None
     switch = panel_of(Facet("tag", values, distinct=2, requires_all=True), "tag=tag0&tag=tag1&tag.all=1").all_switch
     assert (switch.name, switch.require_all) == ("tag.all", True)
@@ -87,7 +87,7 @@ def test_default_states_are_not_ticked():
     assert [row.checked for row in panel.rows] == [False, False]
     assert panel.note
     assert panel.summary == "active and proposed"
-    ticked = (replace(values[0], selected=True), values[1])
+    ticked = (values[0]._replace(selected=True), values[1])
     chosen = panel_of(Facet("state", ticked, distinct=2), "state=active")
     assert [row.checked for row in chosen.rows] == [True, False]
     assert not chosen.note

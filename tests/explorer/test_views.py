@@ -1,6 +1,8 @@
 """The explorer's pages through the test client."""
 
+import gc
 import re
+import weakref
 from datetime import UTC, datetime
 from html import unescape
 from urllib.parse import parse_qsl
@@ -10,8 +12,10 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
+from django_htmx.middleware import HtmxDetails
 
 from access.models import Membership
+from explorer.http import page_response
 from memories.models import Memory, Project
 from search.query import SearchQuery
 from tests.html import html_of
@@ -444,3 +448,20 @@ def test_error_pages_say_what_to_do(reader, django_assert_num_queries, settings)
         assert "Something went wrong" in render_to_string("500.html")
     for name in ("400.html", "403.html"):
         assert "Go to Explore" in render_to_string(name)
+
+
+def test_page_leaves_nothing_of_itself_to_the_garbage_collector(rf, admin_user):
+    class Shown:
+        pass
+
+    shown = Shown()
+    watched = weakref.ref(shown)
+    request = rf.get("/")
+    request.user, request.htmx = admin_user, HtmxDetails(request)
+    gc.disable()
+    try:
+        page_response(request, "400.html", {"shown": shown}, partial="", timings={})
+        del shown
+        assert watched() is None
+    finally:
+        gc.enable()

@@ -280,6 +280,14 @@ def test_an_index_has_the_same_rows_without_marks_and_snippets(corpus, everyone)
     assert run(query, everyone, detail=HitDetail.NONE).total == full.total
 
 
+def test_cards_have_marks_and_snippets_but_not_the_words_that_explain_them(corpus, everyone):
+    query = SearchQuery.from_pairs([("q", "kettle")])
+    full, cards = (run(query, everyone, detail=detail).hits for detail in (HitDetail.FULL, HitDetail.CARD))
+    assert any(hit.found for hit in full)
+    assert not any(hit.found for hit in cards)
+    assert [(hit.id, hit.title, hit.snippet) for hit in cards] == [(hit.id, hit.title, hit.snippet) for hit in full]
+
+
 def test_words_are_found_in_the_language_of_the_project(corpus, everyone):
     from memories.models import Project
 

@@ -2,6 +2,8 @@
 
 import pytest
 from django.template import Context, Template
+from django.urls import NoReverseMatch, reverse
+from django.utils.safestring import SafeString
 from jinja2 import UndefinedError
 
 from explorer.page import Notice
@@ -25,3 +27,22 @@ def test_fragment_knows_what_the_page_knows():
 def test_fragment_refuses_a_value_that_is_missing():
     with pytest.raises(UndefinedError, match="plot"):
         shown('{% fragment "bars.jinja" %}')
+
+
+@pytest.mark.parametrize("value", ["text", 7, SafeString("<i>safe</i>"), SafeString("")], ids=repr)
+def test_fragment_shows_any_value_as_django_does(value):
+    with_fragment = shown('{% fragment "notices.jinja" notices=found %}', found=[Notice(value)])
+    assert " ".join(with_fragment.split()) == " ".join(
+        shown('<div class="notice" role="note"> <p> {{ value }} </p> </div>', value=value).split()
+    )
+
+
+def test_path_of_a_view_is_that_of_django():
+    names = ("home", "explorer:explore", "api:openapi-view", "admin:index")
+    assert [shown(f"{{% url '{name}' %}}") for name in names] == [reverse(name) for name in names]
+    assert shown("{% url 'explorer:memory' 7 %}") == reverse("explorer:memory", args=[7])
+    assert shown("{% url name %}", name="home") == reverse("home")
+    assert shown("{% url 'home' as here %}<{{ here }}>") == f"<{reverse('home')}>"
+    assert shown("{% url 'no_such_view' as here %}<{{ here }}>") == "<>"
+    with pytest.raises(NoReverseMatch):
+        shown("{% url 'no_such_view' %}")

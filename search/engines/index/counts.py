@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from typing import Protocol
 
 import numpy as np
@@ -36,6 +36,8 @@ _LARGE_SEGMENT = 50_000
 _LARGE_SHARE = 0.05
 # The number of queries whose counts by day are cached.
 _CACHED_DAYS = 8
+# The number of levels of the tree whose codes are cached.
+_CACHED_CODES = 1_000
 # Columns of a table that are counted together; each takes a byte for every memory.
 _COLUMNS_AT_ONCE = 64
 
@@ -95,10 +97,10 @@ class FacetCounter:
         if column == request.key:
             self._no_values[id(mask), request.key] = counter.count(0)
         values = self._view.dictionary.values[column]
-        codes = self._wanted(request, column, counter)
-        own = self._own(codes, column, mask) if FACET[request.key].kind == FacetKind.TREE else [0] * len(codes)
-        rows = [ValueCount(values[code], counter.count(code), n) for code, n in zip(codes, own, strict=True)]
-        rows = sorted((row for row in rows if row.count), key=lambda row: (-row.count, row.value))
+        counts = {code: n for code in self._wanted(request, column, counter) if (n := counter.count(code))}
+        own = self._own(list(counts), column, mask) if FACET[request.key].kind == FacetKind.TREE else repeat(0)
+        rows = [ValueCount(values[code], n, of) for (code, n), of in zip(counts.items(), own, strict=False)]
+        rows.sort(key=lambda row: (-row.count, row.value))
         truncated = self._matches.knn(plan, without_includes=request.key).truncated
         return FacetCounts(tuple(rows), counter.distinct(), truncated)
 
@@ -197,8 +199,8 @@ class FacetCounter:
     def _wanted(self, request: FacetRequest, column: str, counter: CodeCounts) -> list[int]:
         """The codes to return; some may have no count."""
         if request.groups:
-            groups = [(limit, codes_of(self._view, column, group)) for limit, group in request.groups]
-            leading = [counter.top_of(np.array(codes, np.int64), limit) for limit, codes in groups if codes]
+            groups = [(limit, self._codes(column, group)) for limit, group in request.groups]
+            leading = [counter.top_of(codes, limit) for limit, codes in groups if len(codes)]
             return list(dict.fromkeys(chain(*leading, codes_of(self._view, column, request.always))))
         if request.only is not None:
             return codes_of(self._view, column, request.only)
@@ -206,6 +208,15 @@ class FacetCounter:
             return counter.codes()
         largest = counter.top(request.limit, self._view.dictionary.values[column])
         return list(dict.fromkeys([*largest, *codes_of(self._view, column, request.always)]))
+
+    def _codes(self, column: str, values: tuple[Value, ...]) -> Array:
+        """The codes of the values, cached: most sidebars have the same categories."""
+        cache: dict[object, Array] = self._view.cache.setdefault("codes", {})  # type: ignore[assignment]
+        if (known := cache.get((column, values))) is None:
+            if len(cache) >= _CACHED_CODES:
+                cache.clear()
+            known = cache[column, values] = np.array(codes_of(self._view, column, values), np.int64)
+        return known
 
     def _own(self, codes: Sequence[int], column: str, mask: Mask) -> list[int]:
         """The number of docs of the mask filed directly in each category."""

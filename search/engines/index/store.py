@@ -311,6 +311,10 @@ def docs_of(view: View, ids: Ids) -> Array:
 
 def by_segment(view: View, docs: Array) -> Iterator[tuple[Segment, Array]]:
     """Yield the segments that contain the docs, given in ascending order, each with its rows."""
+    if len(view.segments) == 1:
+        if len(docs):
+            yield view.segments[0], docs - view.segments[0].first
+        return
     cuts = np.searchsorted(docs, [segment.first for segment in view.segments] + [view.manifest.size])
     for segment, low, high in zip(view.segments, cuts, cuts[1:], strict=False):
         if high > low:
