@@ -99,6 +99,10 @@ _NAMED = " UNION ".join(
         f"SELECT t.kind, t.tag FROM categories_localtext t WHERE {_IS_LOCAL.format(name='%(tag)s')} AND t.kind = 'tag'",
     ]
 )
+# Uses tagalias_alias_unique.
+_PUBLIC_TAGS = f"""
+SELECT alias, tag FROM categories_tagalias
+WHERE alias = ANY(%(tags)s) AND {ROW_HOLDS.format(ids="project_ids")}"""
 _TYPED = """
 SELECT w.wanted, v.id FROM unnest(%(wanted)s::text[], %(types)s::text[], %(names)s::text[]) AS w(wanted, type, name)
 JOIN categories_entity v ON lower(v.name) = lower(w.name) AND lower(v.entity_type) = lower(w.type)"""
@@ -207,7 +211,7 @@ def resolve_entities(names: Collection[str], projects: Projects) -> dict[str, tu
 
 def tags_now(tags: Collection[str], projects: Projects) -> dict[str, str]:
     """The tags among the given ones that are aliases, and the tag of each. A tag of a visible memory is no alias."""
-    public = dict(TagAlias.objects.filter(row_holds(projects), alias__in=tags).values_list("alias", "tag"))
+    public = dict(_rows(_PUBLIC_TAGS, {"tags": list(tags), "projects": as_array(projects)})) if tags else {}
     local = local_tags(tags, projects)
     found = {**local, **public} if projects is None else {**public, **local}
     used = known_terms("tag", found, projects)

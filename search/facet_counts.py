@@ -85,8 +85,7 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
             values = _tree_values(engine, counted, tree, always, resolved, hides)
         else:
             values = value_rows(spec, _sidebar_values(spec, counted, resolved, zeros), resolved, hides)
-        facet = build_facet(spec, values, counted.distinct, summary, resolved)
-        facets.append(replace(facet, at_least=counted.truncated))
+        facets.append(build_facet(spec, values, counted.distinct, summary, resolved, at_least=counted.truncated))
     buckets, ranges = DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
     return Counted(summary, tuple(facets), histogram, buckets, ranges, counts.as_of, _states(plan, counts))
 
@@ -233,7 +232,13 @@ def hidden_by_exclusions(engine: Engine, resolved: ResolvedQuery, total: int) ->
 
 
 def build_facet(
-    spec: FacetSpec, values: tuple[FacetValue, ...], distinct: int, summary: MatchSet, resolved: ResolvedQuery
+    spec: FacetSpec,
+    values: tuple[FacetValue, ...],
+    distinct: int,
+    summary: MatchSet,
+    resolved: ResolvedQuery,
+    *,
+    at_least: bool,
 ) -> Facet:
     chosen = resolved.plan.filter(spec.key) or Filter(spec.key)
     return Facet(
@@ -244,6 +249,7 @@ def build_facet(
         no_value_selected=chosen.no_value,
         any_value_selected=chosen.any_value,
         requires_all=chosen.require_all,
+        at_least=at_least,
     )
 
 

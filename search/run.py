@@ -295,7 +295,7 @@ def _listed_facet(
         values = counted_rows(spec, shown, resolved, hides)
     if spec.kind == FacetKind.TREE:
         values = tuple(mark_parents(engine, resolved, values))
-    return replace(build_facet(spec, values, len(listed), summary, resolved), at_least=counts.truncated)
+    return build_facet(spec, values, len(listed), summary, resolved, at_least=counts.truncated)
 
 
 def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
