@@ -176,12 +176,15 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         context["complaints"] = [str(one) for one in messages.get_messages(request)]
     if one.state in (State.READY, State.FAILED) and one.is_upload:
         preview = preview_of(one)
+        columns = build_columns(preview)
         projects, may_make = importable(viewer), viewer.may_write(None) and viewer.project_ids is None
         named = dict.fromkeys(row.project for row in preview.rows if row.project)
+        if preview.error:
+            context["verdict"] = "needs a column with the text" if columns else "cannot be imported"
         context |= {
             "preview": preview,
             "rows": preview_rows(preview),
-            "columns": build_columns(preview),
+            "columns": columns,
             "projects": projects,
             "may_make_project": may_make,
             "closed_projects": [] if may_make else [name for name in named if name not in projects],

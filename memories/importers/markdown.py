@@ -59,6 +59,7 @@ _RELATION = re.compile(
     r"\[\[(?P<target>[^\[\]|#\n]++)[^\[\]\n]*\]\][ \t]*(?:\((?P<context>[^()\n]*)\))?[ \t]*"
 )
 _OBSERVATIONS_HEADING = re.compile(r"^#{1,6}[ \t]+Observations[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_ALIAS = re.compile(r"^alias(?:es)?:", re.MULTILINE)
 _INLINE_TAG = re.compile(r"(?:(?<=\s)|^)#(?P<tag>[\w/-]*[^\W\d][\w/-]*)", re.MULTILINE)
 VAULT = ".obsidian"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
@@ -72,6 +73,8 @@ _ALIASES = {
     "permalink": "id",
     "category": "categories",
     "keywords": "tags",
+    # Obsidian before version 1.9 reads the singular too.
+    "tag": "tags",
     "description": "summary",
     "url": "source_url",
 }
@@ -229,7 +232,7 @@ def names_of(starts: Iterable[tuple[str, bytes]]) -> dict[str, str]:
             names.setdefault(name.casefold(), memory_id)
         if "title" in fields:
             titles.append((fields["title"], memory_id))
-        if match and "aliases:" in match["yaml"]:
+        if match and _ALIAS.search(match["yaml"]):
             aliases.extend((alias, memory_id) for alias in _aliases(match["yaml"]))
     # The name of a file goes before another note's title, and that before another note's alias.
     for name, memory_id in (*titles, *aliases):
@@ -240,8 +243,9 @@ def names_of(starts: Iterable[tuple[str, bytes]]) -> dict[str, str]:
 def _aliases(front_matter: str) -> list[str]:
     with contextlib.suppress(yaml.YAMLError, RecursionError):
         loaded = yaml.load(front_matter, Loader=_TextLoader)  # noqa: S506 - a SafeLoader that reads even less
-        if isinstance(loaded, dict) and "aliases" in loaded:
-            return [alias.strip() for alias in _listed(loaded["aliases"]) if isinstance(alias, str) and alias.strip()]
+        if isinstance(loaded, dict):
+            found = [alias for name in ("aliases", "alias") for alias in _listed(loaded.get(name))]
+            return [alias.strip() for alias in found if isinstance(alias, str) and alias.strip()]
     return []
 
 

@@ -116,17 +116,19 @@ def _openmemory_reading(documents: list[Document], options: Options) -> Reading:
     """Memories with the names of their apps and categories, which are separate lists of the document."""
     apps: dict[str, str] = {}
     categories: dict[str, str] = {}
+    joined: dict[str, list[str]] = {}
     users: list[str] = []
 
     def records(document: Document, key: str, location: str, value: Any) -> Iterator[SourceRecord | RefusedRecord]:
         row = fields_of(value)
         if key == "user":
             users[:] = [plain_text(row.get("user_id")) or plain_text(row.get("name")) or plain_text(row.get("id"))]
-            _gather(document, apps, categories)
+            _gather(document, apps, categories, joined)
         elif key == "memories":
+            ids = listed(row.get("category_ids")) or joined.get(plain_text(row.get("id")), [])
             named = {
                 "app": apps.get(plain_text(row.get("app_id")), ""),
-                "categories": [categories[name] for name in listed(row.get("category_ids")) if name in categories],
+                "categories": [categories[one] for one in map(plain_text, ids) if one in categories],
                 "user_id": users[0] if users else row.get("user_id"),
             }
             yield _record(location, {**row, "app_id": None, **named}, "openmemory")
@@ -134,12 +136,14 @@ def _openmemory_reading(documents: list[Document], options: Options) -> Reading:
     return document_reading(documents, options, records)
 
 
-def _gather(document: Document, apps: dict[str, str], categories: dict[str, str]) -> None:
+def _gather(document: Document, apps: dict[str, str], categories: dict[str, str], joined: dict[str, list[str]]) -> None:
     try:
         for key, _, value in values_of(document, Position()):
             row = fields_of(value)
             if key in ("apps", "categories") and (name := plain_text(row.get("name"))):
                 (apps if key == "apps" else categories)[plain_text(row.get("id"))] = name
+            elif key == "memory_categories":
+                joined.setdefault(plain_text(row.get("memory_id")), []).append(plain_text(row.get("category_id")))
     except DamagedError:
         # Reported by the reading itself.
         return

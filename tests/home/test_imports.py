@@ -184,6 +184,7 @@ def test_columns_are_guessed_shown_and_changed_by_the_api_and_on_the_page(owner,
     job = owner.post("/imports/upload/", {"file": table}).url
     page = html_of(owner.get(job))
     assert "notizen.csv: none of its columns is known as the text of a memory" in page
+    assert "notizen.csv <small>needs a column with the text</small>" in page
     assert '<td class="examples">Der Kessel leckt.</td>' in page
     columns = f"{job}columns/"
     owner.post(columns, {"column": ["Nummer", "Notiz", "Wer"], "field": ["title", "title", ""]})

@@ -163,6 +163,24 @@ def test_a_vault_of_obsidian_has_inline_tags_aliases_and_embeds(folder):
     ]
 
 
+def test_properties_of_obsidian_before_1_9_are_read_in_the_singular(folder):
+    (folder.root / ".obsidian").mkdir()
+    folder("Green Tea.md", "---\nalias: sencha\ntag: leaf, hot\n---\nTea #drink.")
+    folder("b.md", "See [[Sencha]].")
+    found = read(folder.root)
+    assert found["Green Tea.md"].data["tags"] == ["leaf", " hot", "drink"]
+    assert found["b.md"].data["links"] == [{"rel": "links-to", "target": "Green Tea.md"}]
+
+
+def test_notes_of_basic_memory_are_known_without_a_permalink(folder):
+    note = "---\ntype: entity\nid: pour\ncreated: 2024-12-01T10:00:00Z\nmodified: 2024-12-02T10:00:00Z\n---\n# Pour\n\n"
+    folder("pour.md", note + "## Observations\n- [method] slow #x (ctx)\n\n## Relations\n- implements [[Other]] (why)")
+    data = read(folder.root)["pour"].data
+    assert (data["type"], data["title"], data["created_at"]) == ("entity", "Pour", "2024-12-01T10:00:00Z")
+    assert data["observations"] == [{"category": "method", "content": "slow #x", "tags": ["x"], "context": "ctx"}]
+    assert data["links"] == [{"rel": "implements", "target": "Other"}]
+
+
 def test_a_sharp_in_other_folders_is_no_tag(folder):
     assert "tags" not in data_of(folder, "Fixes #tag of C #include.")
 
