@@ -195,8 +195,8 @@ class PostgresEngine:
         return dict(self._rows_of_all(selects, sql))
 
     def _totals_on_shards(self, plans: Sequence[EngineQuery]) -> dict[int, int]:
-        """The same, with one scan for all queries without a text, whose conditions read short columns."""
-        wordless = [k for k, plan in enumerate(plans) if not plan.texts and plan.meaning is None]
+        """The same, with one scan for all queries whose conditions read short columns of the row alone."""
+        wordless = [k for k, plan in enumerate(plans) if _reads_short_columns(plan)]
         if len(wordless) < 2:
             return self._totals(plans)
         sql = self._sql()
@@ -454,3 +454,9 @@ class _ValueColumn:
     def bound(self, sql: Sql, values: Sequence[Value]) -> str:
         cast = str if self.cast == "text" else int
         return f"{sql.bind([cast(value) for value in values])}::{self.cast}[]"
+
+
+def _reads_short_columns(plan: EngineQuery) -> bool:
+    """Whether the conditions of a query read no words and no other rows. Citus counts no subqueries in a FILTER."""
+    others = (plan.meaning, plan.as_of, plan.area, plan.recalled_from, plan.not_recalled_from)
+    return not plan.texts and all(one is None for one in others)

@@ -31,6 +31,11 @@ def test_a_superseded_memory_is_valid_until_its_successor_was_created(corpus, ev
     assert titles("category=guests/tables", everyone) == ["Sugar on every table"]
 
 
+def test_names_in_a_text_without_matches_are_counted_at_the_date_too(corpus, everyone):
+    result = ask("q=tables+boat+kitchen&tag=sugar&as_of=2024-06-01&mode=keyword", everyone)
+    assert (result.total, [hit.title_text for hit in result.hits]) == (0, [])
+
+
 def test_dates_of_validity_count_before_those_of_creation(corpus, everyone):
     winch, crossing = "State-of-the-art winch", "Überführung nach Kiel"
     assert winch not in titles("project=boat&as_of=2024-11-30", everyone)
