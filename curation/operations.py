@@ -457,8 +457,19 @@ def _retag(operation: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
     if operation.set_state is not None:
         memory_edits.memories_set_state(copy, chosen, operation.set_state, operation.reason)
     verb = "Retagged" if copy.relinks else {"active": "Restored", "archived": "Archived"}[str(operation.set_state)]
-    copy.title = f"{verb} {which}"
+    copy.title = _removal_title(operation, copy.relinks, len(chosen)) or f"{verb} {which}"
     return "memory", copy
+
+
+def _removal_title(operation: Retag, relinks: Collection[Relink], found: int) -> str:
+    """The title of a change that only takes tags from all memories that have one of them; empty for any other."""
+    tags = sorted(set(operation.remove_tags))
+    asked = parse_query(operation.query or "").parameters()
+    is_all = {(key, value) for key, value in asked if key != "state"} == {("tag", tag) for tag in tags}
+    if not is_all or operation.set_state or [(link.kind, link.target) for link in relinks] != [("tag", None)]:
+        return ""
+    names = listed([*tags[:_NAMED], *([f"{len(tags) - _NAMED} others"] if len(tags) > _NAMED else [])])
+    return f"Removed the {'tag' if len(tags) == 1 else 'tags'} {names} from {memories_label(found)}"
 
 
 def _retag_links(

@@ -76,6 +76,8 @@ class TermPage:
     """Where a change returns to; empty for the log."""
     other_numbers: str
     """The numbers of chosen memories that are not among the newest."""
+    removal_url: str
+    """The preview that takes a tag from its memories; empty for other kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class PlanPage:
     """The preview of a plan. `pairs` are the hidden fields of the form that applies it."""
 
     title: str
-    memories: str
+    button: str
     heading: str
     """How many memories change, and how many of them a search does not show."""
     figures: tuple[str, ...]
@@ -247,7 +249,14 @@ def term_page(
         forms=tuple(forms),
         next_url=next_url,
         other_numbers=" ".join(sorted(ticked - {str(hit.id) for hit in found.hits})),
+        removal_url=_removal_url(str(ref), next_url) if kind == "tag" and "write" in viewer.scopes else "",
     )
+
+
+def _removal_url(tag: str, next_url: str) -> str:
+    # The page of a tag that nothing has any more would find nothing.
+    asked = {"tag": tag, "next": next_url or reverse("curation:log")}
+    return f"{reverse('curation:remove_tags')}?{urlencode(asked)}"
 
 
 def _full_name(kind: str, ref: TermRef, value: str) -> str:
@@ -310,7 +319,7 @@ def plan_page(
 ) -> PlanPage:
     return PlanPage(
         title=_to_do(plan.title),
-        memories=memories_label(plan.memories) if plan.memories else "No memory",
+        button=_button(plan),
         heading=_plan_heading(plan),
         figures=tuple(_figure(figure) for figure in plan.figures if figure.moved or figure.collapsed)[:SHOWN_LINES],
         lines=plan.lines[:SHOWN_LINES],
@@ -331,6 +340,12 @@ def plan_page(
         back_label=back_label,
         changed=changed,
     )
+
+
+def _button(plan: Plan) -> str:
+    """What applies a plan. Only changes of memories say how many: a merge of terms merges no memories."""
+    verb = _to_do(plan.title).partition(" ")[0].removesuffix(":")
+    return f"{verb} {memories_label(plan.memories)}" if verb in _OF_MEMORIES and plan.memories else verb
 
 
 def _staying(plan: Plan) -> str:
@@ -508,11 +523,15 @@ _TO_DO = {
     "Added:": "Add:",
     "Removed:": "Remove:",
     "Stated:": "State:",
+    "Removed": "Remove",
     "Retagged": "Retag",
     "Deleted": "Delete",
     "Archived": "Archive",
     "Restored": "Restore",
 }
+
+
+_OF_MEMORIES = {"Archive", "Restore", "Retag"}
 
 
 def _to_do(title: str) -> str:

@@ -11,6 +11,7 @@ _TERM = rf"{_KIND}/(?P<ref>.+)/$"
 urlpatterns = [
     path("curate/", views.log, name="log"),
     path("curate/retag/", views.retag, name="retag"),
+    path("curate/remove-tags/", views.remove_tags, name="remove_tags"),
     path("curate/split/", views.split, name="split"),
     path("curate/undo/<int:curation_id>/", views.undo, name="undo"),
     re_path(rf"^curate/merge/{_KIND}/$", views.merge, name="merge"),

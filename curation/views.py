@@ -19,11 +19,13 @@ from curation.merge_page import found_terms, merge_page, merge_url
 from curation.pages import find_ref, log_page, plan_page, retag_page, term_page, term_url
 from curation.queries import TermNotFoundError, find_term, not_found_message
 from curation.services import Applied, CurationBusyError, curation_undo
+from curation.suggestions.generate import withdraw_obsolete
 from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
 from explorer.http import page_viewer, private, read_query, return_url
 from explorer.links import explore_url
 from explorer.page import Notice, problem_notices
+from memories.models import Memory
 from web.params import pairs_of
 
 View = Callable[..., HttpResponse]
@@ -157,16 +159,30 @@ def split(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     return HttpResponseRedirect(f"{here}?{urlencode(asked)}")
 
 
+@require_safe
+@writers_only
+def remove_tags(request: HttpRequest, viewer: Viewer) -> HttpResponse:
+    """Lead from tags to the preview of their removal from every memory that has one of them, whatever its state."""
+    tags, next_url = request.GET.getlist("tag"), return_url(request)
+    if not tags:
+        messages.info(request, "Tick the tags to remove first.")
+        return HttpResponseRedirect(next_url or reverse("curation:log"))
+    states = [("state", state) for state in Memory.State.values]
+    named = [(field, tag) for field in ("tag", "remove_tags") for tag in tags]
+    asked = [*named, *states, *([("next", next_url)] if next_url else [])]
+    return HttpResponseRedirect(f"{reverse('curation:retag')}?{urlencode(asked)}")
+
+
 @writers_only
 def retag(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     """Edit memories by number, or all that match the query."""
     data = _data(request).copy()
-    own = {*RetagForm.base_fields, *CHOICE, "token", "csrfmiddlewaretoken"}
+    own = {*RetagForm.base_fields, *CHOICE, "next", "token", "csrfmiddlewaretoken"}
     query, problems = read_query([(key, value) for key, value in pairs_of(data) if key not in own])
     memories = _chosen(data)
     for key in data.keys() - own:
         del data[key]
-    is_bound = bool(data.keys() - set(CHOICE))
+    is_bound = bool(data.keys() - {*CHOICE, "next"})
     form = RetagForm(data if is_bound else None, query.querystring(), memories or ())
     here = reverse("curation:retag")
 
@@ -177,7 +193,8 @@ def retag(request: HttpRequest, viewer: Viewer) -> HttpResponse:
 
     if problems or memories == []:
         return render_form()
-    back = (explore_url(query), "Back to results")
+    next_url = return_url(request)
+    back = (next_url, "Back") if next_url else (explore_url(query), "Back to results")
     return _respond(request, viewer, form, here, back, render_form) if is_bound else render_form()
 
 
@@ -201,6 +218,9 @@ def _respond(
     if outcome is None:
         return render_form()
     if isinstance(outcome, Applied):
+        if outcome.curation.verb == "merge":
+            # What proposes the same merge is done.
+            withdraw_obsolete()
         undo_url = reverse("curation:undo", args=[outcome.curation.pk])
         messages.success(request, f"{outcome.curation.title}.", extra_tags=undo_url)
         after = back[0] if outcome.curation.kind == "memory" else return_url(request) or reverse("curation:log")

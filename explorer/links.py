@@ -87,6 +87,11 @@ def curate_url(kind: str, value: str) -> str:
     return _with_query(path_of("curation:log"), urlencode({"kind": kind, "name": value})) if kind in TERM_KINDS else ""
 
 
+def removal_url(kind: str) -> str:
+    """The page that removes several tags from all memories; empty for other facets."""
+    return path_of("curation:remove_tags") if kind == "tag" else ""
+
+
 def merge_url(kind: str) -> str:
     """The page that merges several terms, for curators; empty for facets that are no vocabulary."""
     return path_of("curation:merge", kind) if kind in TERM_KINDS else ""

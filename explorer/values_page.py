@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from explorer.http import Pager, build_pager
-from explorer.links import Link, curate_url, explore_url, merge_url, values_url
+from explorer.links import Link, curate_url, explore_url, merge_url, removal_url, values_url
 from explorer.page import Notice, did_you_mean_text
 from explorer.sidebar import Chip, FacetRow, HiddenField, build_chips, hidden_fields, value_rows
 from search.query import SearchQuery
@@ -43,6 +43,8 @@ class ValuesContext:
     """The page that curates a value, without its name; empty for facets that are no vocabulary."""
     merge: Link | None
     """For curators, the page that merges the ticked values; `name` is where a merge returns to."""
+    remove: Link | None
+    """The same for the removal of ticked tags."""
 
 
 def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[Notice] = ()) -> ValuesContext:
@@ -92,16 +94,18 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         chips=build_chips(query, page.labels),
         more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
         curate_base=curate_url(page.facet.key, ""),
-        merge=_merge_link(query, page, listing_parameters),
+        merge=_change_link("Merge", merge_url(page.facet.key), query, page, listing_parameters),
+        remove=_change_link("Remove", removal_url(page.facet.key), query, page, listing_parameters),
     )
 
 
-def _merge_link(query: SearchQuery, page: FacetPage, listing: dict[str, str]) -> Link | None:
+def _change_link(verb: str, url: str, query: SearchQuery, page: FacetPage, listing: dict[str, str]) -> Link | None:
+    """A change of the ticked values."""
     key, ticked = page.facet.key, len(query.selection(page.facet.key).include)
-    if not (url := merge_url(key)):
+    if not url:
         return None
-    label = f"Merge {number(ticked)} {page.facet.spec.api_name}…" if ticked > 1 else "Merge…"
-    # Not the search: those names have been merged.
+    label = f"{verb} {number(ticked)} {page.facet.spec.api_name}…" if ticked > 1 else f"{verb}…"
+    # Not the search: those names are gone then.
     left = {name: value for name, value in listing.items() if name != "search"}
     return Link(label, url, name=values_url(key, query.without(key), left))
 

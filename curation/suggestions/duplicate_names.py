@@ -235,7 +235,10 @@ def tag_proposals() -> Iterator[Proposal]:
         for pair in combinations(group, 2)
         if (similarity := compare_names(*pair, 1.0))
     }
-    for one, other, trigram in _trigram_pairs(_TAG_PAIRS):
+    # Short ones, such as `bug` and `bugs`, share too few trigrams.
+    known = set(names)
+    plurals = ((name, plural, 0.0) for name in names for plural in (f"{name}s", f"{name}es") if plural in known)
+    for one, other, trigram in (*plurals, *_trigram_pairs(_TAG_PAIRS)):
         pair = (min(one, other), max(one, other))
         if pair not in found and (similarity := compare_names(one, other, trigram)):
             found[pair] = similarity

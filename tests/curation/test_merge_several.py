@@ -13,11 +13,15 @@ from curation.checks import findings
 from curation.models import Curation
 from curation.schemas import Merge
 from curation.services import curation_apply, curation_plan, curation_undo
+from curation.suggestions.generate import suggest
+from curation.suggestions.models import Suggestion
+from curation.suggestions.proposals import Kind
 from curation.working_copy import CurationRefusedError
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from tests.curation.conftest import dump, number, tags
+from tests.curation.suggestions.conftest import EVERYTHING
 from tests.html import html_of
 
 pytestmark = pytest.mark.django_db
@@ -145,6 +149,51 @@ def test_ticked_tags_are_merged_into_the_one_that_most_memories_have(page):
     assert tags("t2") == ["tea", "hardware"]
     page.post(f"/curate/undo/{Curation.objects.get().pk}/")
     assert dump() == before
+
+
+def test_what_proposed_the_merge_is_no_longer_asked(page):
+    memory_create(record=MemoryRecord(project="tea", content="Two of them.", tags=("kettles",)), viewer=EVERYTHING)
+    suggest(kinds=[Kind.TAG_DUPLICATE], viewer=EVERYTHING)
+    assert Suggestion.objects.filter(proposal={"from": "kettles", "into": "kettle"}).exists()
+    asked = {"term": ["guests", "kettle", "kettles"], "target": "guests"}
+    token = dict(HIDDEN.findall(html_of(page.get("/curate/merge/tag/", asked))))["token"]
+    page.post("/curate/merge/tag/", {**asked, "token": token})
+    assert not Suggestion.objects.filter(proposal={"from": "kettles", "into": "kettle"}).exists()
+
+
+def test_ticked_tags_are_removed_from_their_memories_in_every_state_and_come_back(page):
+    before, listing = dump(), "/facets/tag/?sort=name"
+    assert "Remove 2 tags…" in html_of(page.get(f"{listing}&tag=guests&tag=kettle"))
+    asked = {"tag": ["guests", "kettle"], "type": "note", "next": listing}
+    preview = html_of(page.get("/curate/remove-tags/", asked, follow=True))
+    # t6 is superseded.
+    assert "Remove the tags guests and kettle from 5 memories" in preview
+    assert "5 memories change, 1 of them archived, superseded or deleted" in preview
+    assert dump() == before
+    token = dict(HIDDEN.findall(preview))["token"]
+    sent = {"tag": asked["tag"], "remove_tags": asked["tag"], "state": [*Memory.State.values], "next": listing}
+    done = page.post("/curate/retag/", {**sent, "token": token})
+    assert done.headers["Location"] == listing
+    assert {one: tags(one) for one in ("t2", "t3", "t6")} == {"t2": ["hardware"], "t3": ["tea"], "t6": []}
+    page.post(f"/curate/undo/{Curation.objects.get().pk}/")
+    assert dump() == before
+
+
+def test_a_tag_is_removed_from_its_page_and_only_changes_of_memories_say_how_many(page):
+    listing = "/facets/tag/?sort=name"
+    link = re.search(r'href="(/curate/remove-tags/[^"]+)"', html_of(page.get("/curate/tag/kettle/", {"next": listing})))
+    preview = html_of(page.get(link[1].replace("&amp;", "&"), follow=True))
+    assert "Remove the tag kettle from 2 memories" in preview
+    assert f'href="{listing}">← Back' in preview
+    merge = html_of(page.get("/curate/merge/tag/", {"term": ["guests", "tea"], "target": "tea"}))
+    assert re.search(r'<button class="button primary" type="submit">Merge</button>', merge)
+    assert "remove-tags" not in html_of(page.get("/curate/category/yard/", follow=True))
+
+
+def test_removing_no_tag_says_what_to_do(page):
+    answer = page.get("/curate/remove-tags/", {"next": "/facets/tag/"}, follow=True)
+    assert answer.redirect_chain == [("/facets/tag/", 302)]
+    assert "Tick the tags to remove first." in html_of(answer)
 
 
 def test_memories_in_every_state_count_for_the_one_to_keep(page):

@@ -165,6 +165,13 @@ def test_tags_are_compared_as_they_stand(db):
     assert set(pairs(Kind.TAG_DUPLICATE)) == {("flours", "flour")}
 
 
+def test_plurals_of_short_tags_share_few_trigrams_and_are_found(db):
+    remember("mill", "One", "One.", tags=["bug", "box", "go"])
+    remember("mill", "Two", "Two.", tags=["bugs", "boxes", "gos"])
+    made(Kind.TAG_DUPLICATE)
+    assert set(pairs(Kind.TAG_DUPLICATE)) == {("bugs", "bug"), ("boxes", "box")}
+
+
 # --- memories --------------------------------------------------------------------------------------------------------
 
 FIRE = "Fire the oven with beech wood for two hours before the first loaves go in, and keep the door shut meanwhile."
