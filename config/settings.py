@@ -327,6 +327,8 @@ SEARCH_INDEX = HOME / "index"
 # The limit of semantic matches, and the weight of semantic against keyword relevance (0 to 1).
 SEARCH_SEMANTIC_LIMIT = env_int("SEARCH_SEMANTIC_LIMIT", 1_000, low=10, high=10_000)
 SEARCH_SEMANTIC_WEIGHT = env_share("SEARCH_SEMANTIC_WEIGHT", 0.6)
+# The weight of the relevance of the results that one resembles, against its own.
+SEARCH_NEIGHBOUR_WEIGHT = env_share("SEARCH_NEIGHBOUR_WEIGHT", 0.6)
 # Weights of the sum that ranks the best hits, and weights of sources (1 by default); see docs/ranking.md.
 SEARCH_WEIGHTS = env_shares(
     "SEARCH_WEIGHTS", {"relevance": 1.0, "quality": 0.05, "recency": 0.05, "source": 0.05}, others=False

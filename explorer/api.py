@@ -205,7 +205,7 @@ _HIT_FIELDS = (
 )
 _RANK_FIELDS = (
     *("keyword_rank", "word_score", "semantic_rank", "similarity", "cross_encoder_rank", "cross_encoder_score"),
-    *("moved_below", "relevance"),
+    *("moved_below", "relevance", "fused_rank", "neighbour_rank"),
 )
 _RESULT_FIELDS = ("page", "page_size", "total", "pages", "has_more", "matched_by", "hidden", "engine")
 

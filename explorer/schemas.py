@@ -56,6 +56,10 @@ class HitWhy(BaseModel):
     relevance: float | None = Field(
         description="By words and meaning, or words alone where it has no vector, from 0 to 1; or the second reading."
     )
+    fused_rank: int | None = Field(
+        description="Rank by words and meaning, of the first results, which are then compared with each other."
+    )
+    neighbour_rank: int | None = Field(description="Rank after that, by the results that it resembles.")
     boosts: RankBoosts | None = Field(description="Null beyond the candidates that are scored further.")
     score_parts: RankScoreParts | None
     found: dict[str, list[str]] = Field(description="By field (title, tags, summary, text): the matching words.")

@@ -25,6 +25,8 @@ def explain(hit: Hit, query: SearchQuery, threshold: float | None) -> tuple[Reas
         reasons.append(Reason("Name", f"carries {listed(hit.named)}"))
     if threshold is not None:
         reasons.append(Reason("Meaning", _meaning(hit, threshold)))
+    if hit.why.fused_rank is not None and hit.why.neighbour_rank is not None:
+        reasons.append(Reason("Neighbours", _neighbours(hit.why.fused_rank, hit.why.neighbour_rank)))
     if hit.why.cross_encoder_rank is not None:
         read = f"{ordinal(hit.why.cross_encoder_rank)} by the cross-encoder, score {hit.why.cross_encoder_score:.2f}"
         reasons.append(Reason("Reranked", read))
@@ -64,8 +66,17 @@ def _meaning(hit: Hit, threshold: float) -> str:
     return f"{rank}similarity {why.similarity:.2f} (at least {threshold:.2f})"
 
 
+def _neighbours(before: int, after: int) -> str:
+    if before == after:
+        return f"{ordinal(after)} by words and meaning, and still with the results that it resembles"
+    moved = "raised" if after < before else "lowered"
+    return f"{ordinal(before)} by words and meaning, {moved} to {ordinal(after)} by the results that it resembles"
+
+
 def _standing(why: Ranked) -> str:
     by = "words" if why.similarity is None else "words and meaning"
+    if why.fused_rank is not None:
+        by = by.replace(" and ", ", ") + " and neighbours"
     if why.score_parts is not None:
         return _sum(why.score, why.score_parts, by)
     if why.relevance is not None:

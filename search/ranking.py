@@ -4,9 +4,11 @@ places superseded memories below those that superseded them.
 Pure: no engine and no database. Every order is total and computed over the same candidates for all pages.
 """
 
+import itertools
 import math
 from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar, overload
 
 import numkong
@@ -22,6 +24,11 @@ WORD_CANDIDATES = 1_000
 # The least relevance of a memory that carries a term which the text names: halfway between the worst candidate and the
 # best, so after those that the text fits by its words and above those that are only similar.
 NAMED_RELEVANCE = 0.5
+# The number of best candidates that are compared with each other, of the most similar ones that count for each, and of
+# vectors without which none are compared: of a few, each would have the mean of all others.
+COMPARED = 30
+NEIGHBOURS = 12
+_LEAST_COMPARED = 2 * NEIGHBOURS
 # The number of best candidates that are reranked and deduplicated.
 WINDOW = 200
 
@@ -77,6 +84,10 @@ class Ranked:
     semantic_rank: int | None = None
     similarity: float | None = None
     relevance: float | None = None
+    fused_rank: int | None = None
+    """The rank by words and meaning, of those that were compared with their neighbours."""
+    neighbour_rank: int | None = None
+    """The rank after that."""
     boosts: Boosts | None = None
     score_parts: ScoreParts | None = None
     cross_encoder_rank: int | None = None
@@ -95,14 +106,25 @@ class Ranked:
 class Fused(Sequence[Ranked]):
     """Candidates in order. `Ranked` objects are created on access."""
 
-    def __init__(self, ids: Ids, sums: Scores, words: Scores, similarities: Scores) -> None:
-        """Parallel arrays; NaN for a missing score."""
+    def __init__(
+        self, ids: Ids, sums: Scores, words: Scores, similarities: Scores, fused_ranks: Ids | None = None
+    ) -> None:
+        """Parallel arrays; NaN for a missing score. `fused_ranks` are those of the candidates that were compared."""
         self.ids: list[int] = ids.tolist()
+        self._id_column = ids
         self._sums = sums
         self._words = words
         self._similarities = similarities
-        self._word_ranks = _ranks(ids, words, words > 0)
-        self._meaning_ranks = _ranks(ids, similarities, ~np.isnan(similarities))
+        self._fused_ranks: list[int] = [] if fused_ranks is None else fused_ranks.tolist()
+
+    # On demand: those of candidates that are put in another order are not needed.
+    @cached_property
+    def _word_ranks(self) -> Ids:
+        return _ranks(self._id_column, self._words, self._words > 0)
+
+    @cached_property
+    def _meaning_ranks(self) -> Ids:
+        return _ranks(self._id_column, self._similarities, ~np.isnan(self._similarities))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -116,6 +138,35 @@ class Fused(Sequence[Ranked]):
             return [self._ranked(n) for n in range(*at.indices(len(self)))]
         return self._ranked(range(len(self))[at])
 
+    def with_neighbours(
+        self, vectors: Mapping[int, npt.NDArray[np.float32]], weight: float, named: Set[int] = frozenset()
+    ) -> "Fused":
+        """The same candidates, the first COMPARED of them ordered also by the relevance of those that each resembles.
+
+        A candidate gets the mean of its own relevance and, with this weight, that of its NEIGHBOURS nearest ones among
+        the others, by the cosine of their `vectors`, which are of unit length. One without a vector keeps its own. The
+        results are scaled to the range that they had before, so that no other candidate comes first. Those in `named`
+        still have at least NAMED_RELEVANCE.
+        """
+        count = min(COMPARED, len(self))
+        known = [n for n in range(count) if self.ids[n] in vectors]
+        if not weight or len(known) < _LEAST_COMPARED:
+            return self
+        own = self._sums[:count]
+        relevances = own.copy()
+        relevances[known] += weight * (_of_neighbours([vectors[self.ids[n]] for n in known], own[known]) - own[known])
+        relevances = own.min() + (own.max() - own.min()) * _shares(relevances)
+        if named:
+            floor = np.array([NAMED_RELEVANCE if pk in named else 0.0 for pk in self.ids[:count]])
+            relevances = np.maximum(relevances, floor)
+        order = np.lexsort((-self._id_column[:count], -np.nan_to_num(self._similarities[:count]), -relevances))
+        columns = [self._id_column, self._sums, self._words, self._similarities]
+        first = [self._id_column[:count], relevances, self._words[:count], self._similarities[:count]]
+        ids, sums, words, similarities = (
+            np.concatenate([some[order], column[count:]]) for some, column in zip(first, columns, strict=True)
+        )
+        return Fused(ids, sums, words, similarities, order + 1)
+
     def _ranked(self, n: int) -> Ranked:
         score, words, similarity = self._sums.item(n), self._words.item(n), self._similarities.item(n)
         return Ranked(
@@ -126,7 +177,21 @@ class Fused(Sequence[Ranked]):
             semantic_rank=self._meaning_ranks.item(n) or None,
             similarity=None if math.isnan(similarity) else similarity,
             relevance=score,
+            fused_rank=self._fused_ranks[n] if n < len(self._fused_ranks) else None,
+            neighbour_rank=n + 1 if n < len(self._fused_ranks) else None,
         )
+
+
+def _of_neighbours(vectors: Sequence[npt.NDArray[np.float32]], relevances: Scores) -> Scores:
+    """For each candidate the mean relevance of those that it resembles most, weighted by their similarity."""
+    matrix = np.stack(vectors)
+    alike = np.maximum(np.asarray(numkong.cdist(matrix, matrix, "dot"), np.float64), 0.0)
+    np.fill_diagonal(alike, 0.0)
+    least = np.partition(alike, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS, np.newaxis]
+    alike[alike < least] = 0.0
+    totals = alike.sum(axis=1)
+    means: Scores = np.where(totals > 0, alike @ relevances / np.maximum(totals, 1e-9), relevances)
+    return means
 
 
 def fuse(
@@ -142,8 +207,9 @@ def fuse(
     """
     candidates = [*words, *(pk for pk in similarities if pk not in words)]
     ids = np.array(candidates, np.int64)
-    by_words = np.array([words.get(pk, math.nan) for pk in candidates], np.float64)
-    by_meaning = np.array([similarities.get(pk, math.nan) for pk in candidates], np.float64)
+    by_words = np.full(len(candidates), math.nan)
+    by_words[: len(words)] = list(words.values())
+    by_meaning = np.array(list(map(similarities.get, candidates, itertools.repeat(math.nan))), np.float64)
     word_shares = _shares(by_words)
     sums = np.where(np.isnan(by_meaning), word_shares, weight * _shares(by_meaning) + (1 - weight) * word_shares)
     if named:

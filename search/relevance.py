@@ -67,13 +67,13 @@ def ranked_page(engine: Engine, plan: EngineQuery, text: str, *, limit: int, off
     """A page of the match set by relevance. `text` is the plain text of the query."""
     if plan.meaning is None:
         return RankedPage(_without_false_ranks(engine, plan, _by_words(engine, plan, limit=limit, offset=offset)))
-    candidates = _fused(engine, plan, plan.meaning)
+    candidates, vectors = _fused(engine, plan, plan.meaning)
     fused, rerank_failure = _cross_encoded(candidates, plan.meaning, text)
     successors = successors_of(plan, candidates.ids)
     fused = demote(fused, successors)
     page: list[Ranked] = []
     if offset < WINDOW:
-        page = _reranked(fused[:WINDOW], plan.meaning, now, successors)[offset : offset + limit]
+        page = _reranked(fused[:WINDOW], vectors, now, successors)[offset : offset + limit]
     page += fused[max(WINDOW, offset) : offset + limit]
     if len(page) < limit and not plan.meaning.semantic_only:
         page += _by_words_alone(engine, plan, set(candidates.ids), limit=limit - len(page), offset=offset)
@@ -113,8 +113,10 @@ def _without_false_ranks(engine: Engine, plan: EngineQuery, ranked: list[Ranked]
     return [one if one.id in having else replace(one, keyword_rank=None, word_score=None) for one in ranked]
 
 
-def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> Fused:
-    """Semantic matches, the best keyword matches and the newest matches by name, with both scores."""
+def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> tuple[Fused, dict[int, Vector]]:
+    """Semantic matches, the best keyword matches and the newest matches by name, with both scores, and the vectors of
+    the first WINDOW. A search by meaning alone has the order of similarity, and no other.
+    """
     near = engine.knn(plan)
     similarities = dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True))
     words: dict[int, float] = {}
@@ -127,18 +129,22 @@ def _fused(engine: Engine, plan: EngineQuery, meaning: VectorQuery) -> Fused:
             named = engine.filter_ids(plan.by_name, list(words))
         similarities |= engine.similarities(meaning, [pk for pk in words if pk not in similarities])
         words |= engine.word_scores(plan, list(words))
-    return fuse(words, similarities, settings.SEARCH_SEMANTIC_WEIGHT, named)
+    fused = fuse(words, similarities, settings.SEARCH_SEMANTIC_WEIGHT, named)
+    vectors = vectors_of(fused.ids[:WINDOW], meaning.model_id)
+    if not meaning.semantic_only:
+        fused = fused.with_neighbours(vectors, settings.SEARCH_NEIGHBOUR_WEIGHT, named)
+    return fused, vectors
 
 
 def _reranked(
-    window: Sequence[Ranked], meaning: VectorQuery, now: datetime, successors: Mapping[int, int]
+    window: Sequence[Ranked], vectors: Mapping[int, Vector], now: datetime, successors: Mapping[int, int]
 ) -> list[Ranked]:
     """The first candidates by weighted score, with near-duplicates grouped."""
     ids = [one.id for one in window]
     window = demote(rerank(window, boosts_of(ids, now), RankWeights(**settings.SEARCH_WEIGHTS)), successors)
     # A superseded memory has its place below its successor; grouping it under another memory could move it above.
-    foldable = [pk for pk in ids if pk not in successors]
-    return fold(window, vectors_of(foldable, meaning.model_id), settings.SEARCH_DEDUP_SIMILARITY)
+    foldable = {pk: vector for pk, vector in vectors.items() if pk not in successors}
+    return fold(window, foldable, settings.SEARCH_DEDUP_SIMILARITY)
 
 
 def successors_of(plan: EngineQuery, ids: Sequence[int]) -> dict[int, int]:

@@ -70,6 +70,7 @@ _WITH_VECTORS = tuple(mode.value for mode in Mode if mode.looks_by_meaning)
 VARIATIONS: tuple[Variation, ...] = (
     Variation("no minimum similarity", parameters={"min_similarity": "0"}, modes=_WITH_VECTORS),
     Variation("no rerank", {"SEARCH_WEIGHTS": "quality=0,recency=0,source=0"}, modes=_WITH_VECTORS),
+    Variation("no neighbours", {"SEARCH_NEIGHBOUR_WEIGHT": "0"}, modes=("hybrid",)),
     Variation("no deduplication", {"SEARCH_DEDUP_SIMILARITY": "1"}, modes=_WITH_VECTORS),
     Variation("ranked by words alone", {"SEARCH_SEMANTIC_WEIGHT": "0"}, modes=("hybrid",)),
     Variation("ranked by vectors alone", {"SEARCH_SEMANTIC_WEIGHT": "1"}, modes=("hybrid",)),

@@ -1,7 +1,19 @@
 import numpy as np
 import pytest
 
-from search.ranking import Boosts, Ranked, RankWeights, below_successors, demote, fold, fuse, rerank
+from search.ranking import (
+    COMPARED,
+    NAMED_RELEVANCE,
+    NEIGHBOURS,
+    Boosts,
+    Ranked,
+    RankWeights,
+    below_successors,
+    demote,
+    fold,
+    fuse,
+    rerank,
+)
 from text.query_syntax import parse_text, plain_text_of
 
 
@@ -37,6 +49,66 @@ def test_fusion_tells_the_place_in_each_leg():
 )
 def test_fusion_orders_totally(words, similarities, order):
     assert ids(fuse(words, similarities, 0.6)) == order
+
+
+# --- neighbours ---------------------------------------------------------------------------------------------------
+
+
+def of_groups(count, first, second):
+    """Candidates 1 to `count`, ever less relevant, with vectors in two directions by whether they are even."""
+    fused = fuse({pk: float(count - pk) for pk in range(1, count + 1)}, {}, 0.6)
+    return fused, {pk: second if pk % 2 == 0 else first for pk in range(1, count + 1)}
+
+
+def test_candidates_that_resemble_relevant_ones_rise_above_those_that_do_not():
+    fused = fuse({pk: float(60 - pk) for pk in range(1, 41)}, {}, 0.6)
+    # The 20th resembles the first ten and the last of those that are compared, the others each other.
+    vectors = {pk: unit(1, 0) if pk <= 12 or pk == 20 else unit(0, 1) for pk in range(1, 41)}
+    compared = fused.with_neighbours(vectors, 0.6)
+    assert {one.id: (one.fused_rank, one.neighbour_rank) for one in compared}[20] == (20, ids(compared).index(20) + 1)
+    assert ids(compared).index(20) < 13
+    assert ids(compared)[0] == 1
+
+
+def test_the_first_candidates_are_compared_and_stay_the_first_in_the_range_that_they_had():
+    fused, vectors = of_groups(50, unit(1, 0), unit(0, 1))
+    compared = fused.with_neighbours(vectors, 0.6)
+    assert set(ids(compared)[:COMPARED]) == set(range(1, COMPARED + 1))
+    assert ids(compared)[COMPARED:] == list(range(COMPARED + 1, 51))
+    relevances = [one.relevance for one in compared]
+    assert relevances == sorted(relevances, reverse=True)
+    assert (relevances[0], relevances[COMPARED - 1]) == (fused[0].relevance, fused[COMPARED - 1].relevance)
+    assert [one.fused_rank is None for one in compared] == [n >= COMPARED for n in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("count", "with_vectors", "weight"),
+    [
+        pytest.param(50, 50, 0.0, id="no weight"),
+        pytest.param(2 * NEIGHBOURS - 1, 50, 0.6, id="few candidates"),
+        pytest.param(50, 2 * NEIGHBOURS - 1, 0.6, id="few vectors"),
+        pytest.param(0, 0, 0.6, id="nothing"),
+    ],
+)
+def test_nothing_is_compared_without_enough_candidates_and_vectors(count, with_vectors, weight):
+    fused, vectors = of_groups(count, unit(1, 0), unit(0, 1))
+    assert fused.with_neighbours({pk: vectors[pk] for pk in vectors if pk <= with_vectors}, weight) is fused
+
+
+def test_what_has_no_vector_keeps_its_relevance_among_those_that_are_compared():
+    fused, vectors = of_groups(50, unit(1, 0), unit(1, 0))
+    del vectors[1]
+    compared = fused.with_neighbours(vectors, 0.6)
+    assert ids(compared)[0] == 1
+    assert len(compared) == 50
+
+
+def test_a_memory_that_the_text_names_keeps_its_least_relevance_among_its_neighbours():
+    words = {pk: float(100 - pk) for pk in range(1, 26)} | dict.fromkeys(range(26, 61), 0.0)
+    fused = fuse(words, {}, 0.6, {40})
+    vectors = {pk: unit(0, 1) if pk == 40 else unit(1, 0) for pk in range(1, 61)}
+    named = {one.id: one.relevance for one in fused.with_neighbours(vectors, 0.6, {40})}
+    assert named[40] >= NAMED_RELEVANCE
 
 
 def test_rerank_prefers_what_is_better_in_itself_among_equals():

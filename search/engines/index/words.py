@@ -32,7 +32,7 @@ BEGINNING = "beginning"
 _PHRASES_AT_ONCE = 500
 
 # The weight of a word in the title, added to its weight elsewhere.
-_TITLE_BOOST = 0.5
+_TITLE_BOOST = 0.25
 # How much more a word counts that the query has several times: up to 1 + this many times, by Okapi BM25.
 _K3 = 8.0
 _HEAP_BYTES = 128_000_000
