@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -68,7 +69,10 @@ class NothingEmbeddedError(Exception):
     """Suggestions of this kind need embeddings, and there are none. The message has the remedy."""
 
     def __init__(self) -> None:
-        super().__init__(f"No memory has been embedded yet: run `{command('worker --once')}` first.")
+        remedy = f"run `{command('worker --once')}` first"
+        if settings.WITHOUT_EMBEDDINGS:
+            remedy = "WITHOUT_EMBEDDINGS=1 turns embeddings off, and only names are compared without them"
+        super().__init__(f"No memory has been embedded yet: {remedy}.")
 
 
 @dataclass(slots=True)

@@ -4,6 +4,8 @@
 (() => {
   const WAIT = 150;
   const SHOWN = 8;
+  // Names are counted by the server, the most frequent first; those that begin with the text come first in the list.
+  const ASKED = 40;
   let made = 0;
 
   const element = (name, attributes = {}, ...children) => {
@@ -18,12 +20,14 @@
     const kind = document.getElementById(field.dataset.kindFrom)?.value ?? field.dataset.complete;
     const wanted = new URLSearchParams(kind === "memory"
       ? { q: text, page_size: SHOWN, ...(field.dataset.project ? { project: field.dataset.project } : {}) }
-      : { search: text, page_size: SHOWN });
+      : { search: text, page_size: ASKED });
     const reply = await fetch(kind === "memory" ? `/api/search?${wanted}` : `/api/facets/${kind}?${wanted}`, { signal });
     if (!reply.ok) return [];
     const data = await reply.json();
     if (kind !== "memory") {
-      return data.values.filter(({ count }) => count).map(({ value, label, count }) => ({ value, label, note: memories(count) }));
+      const begins = ({ label }) => Number(label.toLowerCase().startsWith(text.toLowerCase()));
+      return data.values.filter(({ count }) => count).sort((a, b) => begins(b) - begins(a)).slice(0, SHOWN)
+        .map(({ value, label, count }) => ({ value, label, note: memories(count) }));
     }
     return data.memories.filter(({ id }) => String(id) !== field.dataset.not)
       .map(({ id, title, created_at: day }) => ({ value: `#${id}`, label: title, note: `#${id} · ${day.slice(0, 10)}` }));

@@ -64,7 +64,13 @@ def test_a_tag_is_split_by_results_that_are_ticked_or_by_all_that_match(open_pag
 def test_a_name_to_curate_is_completed_and_opened(open_page):
     page = open_page("/curate/")
     page.get_by_label("Find a").select_option("tag")
-    page.get_by_role("combobox", name="Name, path, alias or #number").press_sequentially("hardw")
+    name = page.get_by_role("combobox", name="Name, path, alias or #number")
+    name.press_sequentially("w")
+    # The name that begins with it comes before those that have more memories.
+    expect(page.get_by_role("option")).to_contain_text(["wood", "hardware", "brewing"])
+    name.fill("")
+    name.press_sequentially("hardw")
+    expect(page.get_by_role("option").first).to_contain_text("hardware")
     expect(page.get_by_role("option", name="hardware")).to_contain_text("3 memories")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")

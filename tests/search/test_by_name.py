@@ -186,7 +186,7 @@ def test_every_interface_says_which_terms_a_text_names(corpus, everyone):
     browser.force_login(User.objects.create_superuser("root"))
     page = html_of(browser.get("/explore/", {"q": "safety", "type": "howto"}))
     assert 'href="/explore/?type=howto&amp;concept=safety"' in page
-    assert 'aria-label="1 carries the concept safety: show them"' in page
+    assert 'aria-label="concept safety 1: show the memories that carry it"' in page
     raw = make_key(name="agent", scopes=["read"], viewer=command_viewer(), every_project=True).raw
     reply = Client(headers={"Authorization": f"Bearer {raw}"}).get("/api/search", {"q": "safety"}).json()
     assert reply["named"] == [{"facet": "concept", "value": "safety", "label": "safety", "count": 3, "selected": False}]
@@ -200,5 +200,5 @@ def test_no_link_is_offered_where_it_would_give_another_number(corpus):
     browser = Client()
     browser.force_login(User.objects.create_superuser("root"))
     page = html_of(browser.get("/explore/", {"q": "safety", "concept": "maintenance"}))
-    assert "1 carries the concept" in page
-    assert 'aria-label="1 carries the concept safety: show them"' not in page
+    assert "<span>concept safety <small>1</small></span>" in page
+    assert 'aria-label="concept safety' not in page

@@ -365,6 +365,8 @@ def test_page_says_why_a_search_did_not_end(owner, started, settings, monkeypatc
     with pytest.raises(CommandError):
         call_command("suggest", verbosity=0)
     assert "ended early: No memory has been embedded yet" in html(owner.get("/review/"))
+    settings.WITHOUT_EMBEDDINGS = True
+    assert "only names are compared without them" in str(NothingEmbeddedError())
     # One that was killed has said nothing.
     lock = settings.HOME / "suggest.lock"
     lock.write_text("")
