@@ -343,7 +343,7 @@ def plan_page(
 
 
 def _button(plan: Plan) -> str:
-    """What applies a plan. Only changes of memories say how many: a merge of terms merges no memories."""
+    """The words on the button that applies a plan. Only changes of memories have a number: a merge merges terms."""
     verb = _to_do(plan.title).partition(" ")[0].removesuffix(":")
     return f"{verb} {memories_label(plan.memories)}" if verb in _OF_MEMORIES and plan.memories else verb
 

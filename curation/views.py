@@ -219,7 +219,7 @@ def _respond(
         return render_form()
     if isinstance(outcome, Applied):
         if outcome.curation.verb == "merge":
-            # What proposes the same merge is done.
+            # Suggestions of the same merge are settled.
             withdraw_obsolete()
         undo_url = reverse("curation:undo", args=[outcome.curation.pk])
         messages.success(request, f"{outcome.curation.title}.", extra_tags=undo_url)
