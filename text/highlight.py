@@ -104,7 +104,7 @@ def matched_spans(text: str, patterns: tuple[Pattern, ...], language: str) -> li
     if not hot:
         return []
     if not any(pattern.gaps for pattern in patterns):
-        return _joined({span for token, span in _placed(text, tokens) if token in hot})
+        return _joined(_occurrences(text, tokens, hot))
     places: dict[_Searched, dict[int, tuple[int, int]]] = {}
     position = 0
     for token, span in _placed(text, tokens):
@@ -125,6 +125,20 @@ def matched_spans(text: str, patterns: tuple[Pattern, ...], language: str) -> li
             else:
                 spans.update(found)
     return _joined(spans)
+
+
+def _occurrences(text: str, tokens: list[str], wanted: set[str]) -> set[tuple[int, int]]:
+    """The spans of the wanted tokens."""
+    spans: set[tuple[int, int]] = set()
+    for token in wanted:
+        # Where no longer token contains it, which is usual, there is no need to look for the tokens between.
+        if not token.isalnum() or text.count(token) != tokens.count(token):
+            return {span for token, span in _placed(text, tokens) if token in wanted}
+        end = 0
+        while (begin := text.find(token, end)) >= 0:
+            end = begin + len(token)
+            spans.add((begin, end))
+    return spans
 
 
 def _placed(text: str, tokens: list[str]) -> Iterator[tuple[str, tuple[int, int]]]:
