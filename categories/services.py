@@ -91,6 +91,9 @@ class Vocabulary:
         self.lineages[lineage[-1]] = lineage
 
     def count(self, kind: str, made: int) -> None:
+        """Add new rows. They are counted by RETURNING: a cluster's row count of an INSERT ... SELECT into a table that
+        every server has includes the rows left out by ON CONFLICT.
+        """
         if made:
             self.made[kind] = self.made.get(kind, 0) + made
 
@@ -306,7 +309,7 @@ def _categories_make(names: dict[str, tuple[str, str]], known: dict[str, int], v
                 " (parent_id, name, path, depth, aliases, description, related_ids, batch_id, created_at)"
                 " SELECT parent, name, path, %s, '{}', '', '{}', %s, now()"
                 " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (parent, name, path)"
-                " ON CONFLICT (path) DO NOTHING",
+                " ON CONFLICT (path) DO NOTHING RETURNING id",
                 [
                     level + 1,
                     vocabulary.batch_id,
@@ -315,7 +318,7 @@ def _categories_make(names: dict[str, tuple[str, str]], known: dict[str, int], v
                     rows,
                 ],
             )
-            vocabulary.count("categories", cursor.rowcount)
+            vocabulary.count("categories", len(cursor.fetchall()))
         made = _category_ids(rows)
         terms_refresh(CATEGORIES, made.values())
         known.update(made)
@@ -410,10 +413,11 @@ def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -
             "INSERT INTO categories_concept (name, concept_type, aliases, description, broader_ids, narrower_ids,"
             " related_ids, weight, batch_id, created_at)"
             " SELECT name, type, '{}', '', '{}', '{}', '{}', NULL, %s, now()"
-            " FROM unnest(%s::text[], %s::text[]) AS made (name, type) ON CONFLICT (lower(name)) DO NOTHING",
+            " FROM unnest(%s::text[], %s::text[]) AS made (name, type) ON CONFLICT (lower(name)) DO NOTHING"
+            " RETURNING id",
             [vocabulary.batch_id, missing, [wanted[name].concept_type for name in missing]],
         )
-        vocabulary.count("concepts", cursor.rowcount)
+        vocabulary.count("concepts", len(cursor.fetchall()))
     made = _concept_ids(missing, None)
     terms_refresh(CONCEPTS, made.values())
     vocabulary.concepts.update(made)
@@ -459,10 +463,10 @@ def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) ->
         cursor.execute(
             "INSERT INTO categories_entity (name, entity_type, aliases, description, batch_id, created_at)"
             " SELECT name, type, '{}', '', %s, now() FROM unnest(%s::text[], %s::text[]) AS made (type, name)"
-            " ON CONFLICT (lower(name), entity_type) DO NOTHING",
+            " ON CONFLICT (lower(name), entity_type) DO NOTHING RETURNING id",
             [vocabulary.batch_id, [kind for kind, _ in missing], [name for _, name in missing]],
         )
-        vocabulary.count("entities", cursor.rowcount)
+        vocabulary.count("entities", len(cursor.fetchall()))
     made = _entity_ids(missing, None)
     terms_refresh(ENTITIES, made.values())
     vocabulary.entities.update(made)

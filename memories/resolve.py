@@ -118,10 +118,10 @@ def projects_make(slugs: Iterable[str], vocabulary: Vocabulary) -> None:
         cursor.execute(
             "INSERT INTO memories_project (slug, name, description, language, batch_id, created_at)"
             " SELECT slug, slug, '', 'english', %s, now() FROM unnest(%s::text[]) AS made (slug)"
-            " ON CONFLICT (slug) DO NOTHING",
+            " ON CONFLICT (slug) DO NOTHING RETURNING id",
             [vocabulary.batch_id, sorted(slugs)],
         )
-        vocabulary.count("projects", cursor.rowcount)
+        vocabulary.count("projects", len(cursor.fetchall()))
 
 
 def sessions_ensure(sessions: dict[tuple[int, str], str], vocabulary: Vocabulary) -> dict[tuple[int, str], int]:
@@ -132,10 +132,10 @@ def sessions_ensure(sessions: dict[tuple[int, str], str], vocabulary: Vocabulary
             "INSERT INTO memories_session (project_id, external_id, agent, title, batch_id)"
             " SELECT project_id, external_id, agent, '', %s"
             " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (project_id, external_id, agent)"
-            " ON CONFLICT (project_id, external_id) DO NOTHING",
+            " ON CONFLICT (project_id, external_id) DO NOTHING RETURNING id",
             [vocabulary.batch_id, [k[0] for k in keys], [k[1] for k in keys], [sessions[k] for k in keys]],
         )
-        vocabulary.count("sessions", cursor.rowcount)
+        vocabulary.count("sessions", len(cursor.fetchall()))
     rows = Session.objects.filter(external_id__in={key[1] for key in keys}, project_id__in={key[0] for key in keys})
     return {
         (project_id, external_id): session_id

@@ -50,6 +50,13 @@ def batch_counts(batch):
     return (batch.read, batch.created, batch.updated, batch.unchanged, batch.refused)
 
 
+def link_targets(**filters):
+    """Relationship, written target and external id of the linked memory of links; a cluster joins no two memories."""
+    names = dict(Memory.objects.values_list("pk", "external_id"))
+    links = MemoryLink.objects.filter(**filters).values_list("rel", "target", "target_memory_id")
+    return sorted((rel, target, names.get(memory_id)) for rel, target, memory_id in links)
+
+
 def memories(count, **fields):
     return [
         {"id": f"m{n}", "project": "alpha", "content": f"Memory number {n}.", "tags": [f"t{n % 7}"], **fields}

@@ -1,8 +1,8 @@
 import pytest
 
-from memories.models import Memory, MemoryLink
+from memories.models import Memory
 from tests.memories.foreign import found, records, write_database, write_json
-from tests.memories.imports import batch_counts, last_batch, run
+from tests.memories.imports import batch_counts, last_batch, link_targets, run
 
 FIRST = """
 CREATE TABLE memories (id INTEGER PRIMARY KEY, content_hash TEXT UNIQUE NOT NULL, content TEXT NOT NULL, tags TEXT,
@@ -112,8 +112,7 @@ def test_a_row_that_is_no_object_is_refused(tmp_path):
 def test_edges_lead_to_memories_whatever_their_order(tmp_path):
     path = write_database(tmp_path / "db", PRESENT, {"memories": [KILN, ASH], "memory_graph": EDGES})
     run(path)
-    links = MemoryLink.objects.order_by("rel").values_list("rel", "target", "target_memory__external_id")
-    assert list(links) == [("causes", "bb22", "bb22"), ("related", "gone", None)]
+    assert link_targets() == [("causes", "bb22", "bb22"), ("related", "gone", None)]
     assert Memory.objects.get(external_id="aa11").tags == ["kiln", "proj:pots"]
     run(path)
     assert batch_counts(last_batch()) == (2, 0, 0, 2, 0)
