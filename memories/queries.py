@@ -93,7 +93,8 @@ class Around:
 def memory_details(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, MemoryDetail]:
     """The memories that the viewer may open, by id. Eight statements."""
     found = visible_to(viewer).select_related("project", "session", "batch").defer("terms", "raw")
-    memories = found.in_bulk(list(memory_ids))
+    # A number that is too large for an id, from a URL, is an error of a cluster's database.
+    memories = found.in_bulk([pk for pk in memory_ids if pk < 2**63])
     ids = list(memories)
     if not ids:
         return {}
