@@ -2,6 +2,9 @@
 
 import json
 import re
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from django.core.management import call_command
@@ -212,6 +215,36 @@ def test_no_page_has_more_nodes_than_a_browser_lays_out_at_once(many, open_page)
         if nodes > MOST_NODES:
             too_large.append((path, nodes))
     assert too_large == []
+
+
+def test_page_that_arrives_in_parts_is_painted_once_it_is_whole(open_page):
+    """Nothing is then moved by what comes after it."""
+    page = open_page("/explore/")
+    begin, middle, rest = page.content().partition('<button class="person"')
+    pause = 0.5
+
+    class InParts(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200 if self.path == "/" else 404)
+            self.end_headers()
+            for part in (begin, middle + rest) if self.path == "/" else ():
+                self.wfile.write(part.encode())
+                self.wfile.flush()
+                time.sleep(pause)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), InParts) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        bare = page.context.browser.new_page()
+        bare.goto(f"http://127.0.0.1:{server.server_port}/")
+        painted = bare.evaluate("""() => new Promise((resolve) => new PerformanceObserver((list) =>
+          resolve(list.getEntriesByName("first-contentful-paint")[0]?.startTime))
+          .observe({ type: "paint", buffered: true }))""")
+        bare.close()
+        server.shutdown()
+    assert painted > 1_000 * pause
 
 
 def test_admin_keeps_to_the_policy_of_the_pages(open_page, site):
