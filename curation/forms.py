@@ -82,6 +82,11 @@ class OperationForm(forms.Form):
         """Add an error to a field, or to the form if it has no such field."""
         self.add_error(field if field in self.fields else None, reason)
 
+    def focus(self, field: str) -> None:
+        """Give a field the focus when the page is opened."""
+        if field in self.fields:
+            self.fields[field].widget.attrs["autofocus"] = True
+
 
 class RenameForm(OperationForm):
     operation_class, legend = Rename, "Rename"

@@ -17,7 +17,7 @@ from categories.models import Category, Entity, EntityLink, Relationship
 from categories.searched_terms import terms_refresh_all
 from categories.services import tags_written, vocabulary_lock
 from curation.queries import merged_ids
-from curation.suggestions.generate import withdraw_obsolete
+from curation.suggestions.obsolete import withdraw_obsolete
 from curation.tables import fetch_column
 from memories.changes import Kind, changes_record_many
 from memories.exporters.tables import AFTER_MEMORIES

@@ -108,7 +108,7 @@ def _categories(viewer: Viewer) -> Iterator[Task]:
         yield Task(
             number(indicators.single),
             f"{'category' if indicators.single == 1 else 'categories'} with a single memory",
-            "Merge them into the category above, or into a similar one.",
+            f"Merge {'it' if indicators.single == 1 else 'them'} into the category above, or into a similar one.",
             Link(
                 "Look", f"{reverse('explorer:categories')}?show=single", "Look at the categories with a single memory"
             ),
@@ -122,7 +122,9 @@ def _lacking(corpus: SearchResult) -> Iterator[Task]:
         yield Task(
             number(without),
             f"{'memory' if without == 1 else 'memories'} without a category",
-            "They are in no part of the tree, and a search by category misses them.",
+            "It is in no part of the tree, and a search by category misses it."
+            if without == 1
+            else "They are in no part of the tree, and a search by category misses them.",
             Link("Categorise", retag_url(query), "Categorise the memories without a category"),
         )
     newest = SearchQuery().toggle_presence("no", "tag")
@@ -131,7 +133,7 @@ def _lacking(corpus: SearchResult) -> Iterator[Task]:
         yield Task(
             number(untagged),
             f"{'memory' if untagged == 1 else 'memories'} without a tag",
-            "The newest come first.",
+            "A search by tags misses it." if untagged == 1 else "A search by tags misses them. The newest come first.",
             Link("Look", explore_url(newest), "Look at the memories without a tag"),
         )
 

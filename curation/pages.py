@@ -72,6 +72,8 @@ class TermPage:
     explore_url: str
     facts: tuple[tuple[str, str], ...]
     forms: tuple[OperationForm, ...]
+    is_refused: bool
+    """Whether one of the forms was submitted and has errors, which then have the focus."""
     next_url: str
     """Where a change returns to; empty for the log."""
     other_numbers: str
@@ -247,6 +249,7 @@ def term_page(
         explore_url=filter_url(kind, value),
         facts=tuple((name, text) for name, text in _facts(kind, ref, viewer) if text),
         forms=tuple(forms),
+        is_refused=any(form.is_bound for form in forms),
         next_url=next_url,
         other_numbers=" ".join(sorted(ticked - {str(hit.id) for hit in found.hits})),
         removal_url=_removal_url(str(ref), next_url) if kind == "tag" and "write" in viewer.scopes else "",
@@ -371,6 +374,8 @@ _PARTS = {"tag": "Tags", "category": "Category", "concept": "Concepts", "entity"
 _HELD_SHOWN = 12
 _SAMPLES = 5
 _TICKED = 10
+# The end of an address of results on which those memories are ticked that were ticked before.
+TICKED_AGAIN = "#chosen"
 
 
 def retag_page(
@@ -401,6 +406,8 @@ def retag_page(
         total, held = len(rows), _held_by(rows)
         titles = [(row.pk, row.title) for row in rows[:_SAMPLES]]
     begin = begin or _first_part(form)
+    if not form.errors:
+        form.focus("set_state" if begin == "state" else f"add_{plural_of(begin)}")
     return RetagPage(
         heading=f"Edit {'' if memories is not None else 'all '}{memories_label(total)}",
         which="All that match" if memories is None else "Chosen by hand",
@@ -415,8 +422,13 @@ def retag_page(
         samples=tuple(Link(plain_title(title) or f"#{pk}", memory_url(pk)) for pk, title in titles),
         pairs=(*form_fields(query), *_choice_fields(memories)),
         url=reverse("curation:retag"),
-        back_url=explore_url(query),
+        back_url=results_url(query, memories),
     )
+
+
+def results_url(query: SearchQuery, memories: Sequence[int] | None) -> str:
+    """The results that memories were chosen among; a script ticks those again that were ticked there."""
+    return explore_url(query) + (TICKED_AGAIN if memories else "")
 
 
 def _choice_fields(memories: Sequence[int] | None) -> Iterable[HiddenField]:

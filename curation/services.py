@@ -32,6 +32,7 @@ from curation.queries import (
     visible_curations,
 )
 from curation.schemas import Create, Operation, Rename, Split, scope_of
+from curation.suggestions.obsolete import withdraw_settled
 from curation.undo import UndoRefusedError, revert
 from curation.working_copy import CurationRefusedError, Relink, StateChange, TermRef, tags_after
 from memories.changes import Kind, changes_record_many, kind_of_values
@@ -120,15 +121,22 @@ def curation_plan(*, operation: Operation, viewer: Viewer) -> Plan:
             return Plan(operation.verb, kind, "", refusals=(str(error),), field=error.field)
 
 
-def curation_apply(*, operation: Operation, viewer: Viewer) -> Applied:
-    """Apply an operation. Raises CurationRefusedError, TermNotFoundError or, for an old token, PlanChangedError."""
+def curation_apply(*, operation: Operation, viewer: Viewer, settles: bool = True) -> Applied:
+    """Apply an operation. Raises CurationRefusedError, TermNotFoundError or, for an old token, PlanChangedError.
+
+    Open suggestions that the change settles are withdrawn, unless `settles` is false.
+    """
     _require_scope(operation.verb, viewer)
     _limit_names(operation, viewer)
     with _exclusive():
         prepared = prepare(operation, viewer)
         if operation.token and operation.token != prepared.plan.token:
             raise PlanChangedError(prepared.plan)
-        return _write(operation, prepared, viewer)
+        applied = _write(operation, prepared, viewer)
+    if settles:
+        # Afterwards: whoever decides one of them holds its row, and waits for the lock on the vocabulary.
+        withdraw_settled(applied.curation.terms)
+    return applied
 
 
 def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:

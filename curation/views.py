@@ -16,10 +16,18 @@ from access.viewer import Viewer
 from categories.kinds import TERM_KINDS
 from curation.forms import CHOICE, MergeSeveralForm, OperationForm, RetagForm, fits, forms_of, submit_form
 from curation.merge_page import found_terms, merge_page, merge_url
-from curation.pages import find_ref, log_page, plan_page, retag_page, term_page, term_url
+from curation.pages import (
+    TICKED_AGAIN,
+    find_ref,
+    log_page,
+    plan_page,
+    results_url,
+    retag_page,
+    term_page,
+    term_url,
+)
 from curation.queries import TermNotFoundError, find_term, not_found_message
 from curation.services import Applied, CurationBusyError, curation_undo
-from curation.suggestions.generate import withdraw_obsolete
 from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
 from explorer.http import page_viewer, private, read_query, return_url
@@ -194,7 +202,7 @@ def retag(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     if problems or memories == []:
         return render_form()
     next_url = return_url(request)
-    back = (next_url, "Back") if next_url else (explore_url(query), "Back to results")
+    back = (next_url, "Back") if next_url else (results_url(query, memories), "Back to results")
     return _respond(request, viewer, form, here, back, render_form) if is_bound else render_form()
 
 
@@ -216,15 +224,18 @@ def _respond(
     """Answer a submitted form with its preview, and a confirmed preview by applying it."""
     outcome = submit_form(form, viewer, request.POST.get("token", "") if request.method == "POST" else None)
     if outcome is None:
+        form.focus(next(iter(form.errors), ""))
         return render_form()
     if isinstance(outcome, Applied):
-        if outcome.curation.verb == "merge":
-            # Suggestions of the same merge are settled.
-            withdraw_obsolete()
         undo_url = reverse("curation:undo", args=[outcome.curation.pk])
+        next_url = return_url(request)
+        if outcome.curation.kind == "memory":
+            next_url = back[0].removesuffix(TICKED_AGAIN)
+        elif next_url:
+            # The page may have another address now, such as that of a renamed category, which an undo ends.
+            undo_url = f"{undo_url}?{urlencode({'next': next_url})}"
         messages.success(request, f"{outcome.curation.title}.", extra_tags=undo_url)
-        after = back[0] if outcome.curation.kind == "memory" else return_url(request) or reverse("curation:log")
-        return HttpResponseRedirect(after)
+        return HttpResponseRedirect(next_url or reverse("curation:log"))
     pairs = [(key, value) for key, values in _data(request).lists() for value in values if key != "csrfmiddlewaretoken"]
     page = plan_page(outcome.plan, pairs, url=here, back_url=back[0], back_label=back[1], changed=outcome.changed)
     return render(request, "curation/preview.html", {"plan": page})
@@ -233,9 +244,12 @@ def _respond(
 @require_POST
 @writers_only
 def undo(request: HttpRequest, viewer: Viewer, curation_id: int) -> HttpResponse:
+    next_url = return_url(request)
     try:
         curation = curation_undo(curation_id=curation_id, viewer=viewer)
         messages.success(request, f"Undone: {curation.title}.")
+        if next_url and curation.kind == "memory" and curation.arguments.get("memories"):
+            next_url += TICKED_AGAIN
     except (UndoRefusedError, CurationBusyError) as error:
         messages.error(request, f"#{curation_id} cannot be undone. {error}")
-    return HttpResponseRedirect(return_url(request) or reverse("curation:log"))
+    return HttpResponseRedirect(next_url or reverse("curation:log"))

@@ -66,6 +66,8 @@ class CategoryTableRow:
     concepts: str
     share: int
     spark: Sparkline | None
+    curate_url: str
+    """Its page of curation, which returns to a list of categories to tidy; empty in other tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +323,7 @@ def _rows(found: BrowserView, children: Sequence[CategoryChild], *, with_path: b
     paths = {child.node.id: child.node.path for child in children}
     sparks = build_sparklines(found.trends, query, lambda pk: query.only("category", paths[int(pk)]))
     peak = max((child.numbers.memories for child in children), default=0)
+    here = category_url("", query, {"show": found.request.show}) if found.request.show else ""
     for child in children:
         node, numbers = child.node, child.numbers
         yield CategoryTableRow(
@@ -334,7 +337,13 @@ def _rows(found: BrowserView, children: Sequence[CategoryChild], *, with_path: b
             # No bars if every count is 1.
             share=round(100 * numbers.memories / peak) if peak > 1 else 0,
             spark=sparks.get(node.id),
+            curate_url=_curate_url(node.id, here) if here else "",
         )
+
+
+def _curate_url(pk: int, next_url: str) -> str:
+    """The page that curates a category, from which a change returns to another page."""
+    return f"{reverse('curation:term', args=['category', str(pk)])}?{urlencode({'next': next_url})}"
 
 
 def _node(
@@ -354,7 +363,8 @@ def _node(
         facts=tuple(_facts(found, query)),
         explore_url=explore_url(query),
         explore_label=memories(result.total, at_least=result.at_least),
-        curate_url=reverse("curation:term", args=["category", str(node.id)]) if "curate" in viewer.scopes else "",
+        # A category that was moved or merged away is found by its old path.
+        curate_url=_curate_url(node.id, category_url(node.path, found.query)) if "curate" in viewer.scopes else "",
         plot=build_plot(query, histogram, None, viewer.timezone, now) if histogram and histogram.bars else None,
         tags=tuple(_tags(query, facets["tag"])) if "tag" in facets and _counts_here(query, "tag") else (),
         distinctive=tuple(_distinctive(query, node, facets, result.total, result.corpus)),

@@ -50,6 +50,7 @@ def menu(request: HttpRequest) -> dict[str, Callable[[], object]]:
     viewer = cache(lambda: viewer_of_user(request.user))
     return {
         "may_curate": lambda: "curate" in viewer().scopes,
+        "may_write": lambda: "write" in viewer().scopes,
         "may_administer": lambda: "admin" in viewer().scopes,
         "default_view": cache(lambda: _default_view(viewer())),
     }
@@ -90,8 +91,8 @@ def read_with_query(extra: type[Extra], pairs: list[Pair]) -> tuple[Extra, PageQ
 
 
 def return_url(request: HttpRequest) -> str:
-    """The page of this site to return to after a change, from the form's field `next`; empty without one."""
-    url = (request.POST if request.method == "POST" else request.GET).get("next", "")
+    """The page of this site to return to after a change, from the parameter or the form's field `next`; or empty."""
+    url = request.GET.get("next", "") or request.POST.get("next", "")
     is_here = url_has_allowed_host_and_scheme(url, allowed_hosts=None, require_https=request.is_secure())
     return url if is_here else ""
 

@@ -8,23 +8,22 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
 from access.viewer import Viewer
-from categories.kinds import VOCABULARIES
-from categories.local_texts import known_terms
 from curation.suggestions.classifier import CHOSEN, CategoryChoice, Classifier, members_of
 from curation.suggestions.duplicate_memories import memory_pair_proposals
 from curation.suggestions.duplicate_names import concept_duplicate_proposals, entity_proposals, tag_proposals
 from curation.suggestions.key_concepts import concept_proposals
 from curation.suggestions.models import Suggestion, SuggestionPolicy
+from curation.suggestions.obsolete import withdraw_obsolete
 from curation.suggestions.proposals import NAME_KINDS, STATES, Kind, Proposal
 from curation.suggestions.services import REFUSALS, suggestion_accept
-from curation.tables import fetch, fetch_column
+from curation.tables import fetch_column
 from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder
 from memories.embedding.query import ServingModel, serving_model
 from memories.models import Memory, Project
@@ -33,8 +32,6 @@ from web.command_line import command
 Item = TypeVar("Item")
 
 _BLOCK = 500
-# Open suggestions that are looked at together.
-_MANY = 5_000
 # Categories that are suggested for a memory at most, and the minimum confidence of each.
 _MAX_CATEGORIES = 3
 MIN_CONFIDENCE = 0.25
@@ -54,15 +51,6 @@ ON CONFLICT (fingerprint) DO UPDATE SET subject_id = EXCLUDED.subject_id, target
     evidence = EXCLUDED.evidence
 WHERE curation_suggestion.state = 'open'
 RETURNING xmax = 0"""
-
-# By primary keys.
-_OPEN = """
-SELECT id, kind, subject_id, target_id, proposal ->> 'from', proposal ->> 'into' FROM curation_suggestion
-WHERE state = 'open' AND id > %s ORDER BY id LIMIT %s"""
-_PRESENT = {
-    "memory": "SELECT id FROM memories_memory WHERE id = ANY(%s) AND state IN ('active', 'proposed')",
-    **{name: f"SELECT id FROM {vocabulary.table} WHERE id = ANY(%s)" for name, vocabulary in VOCABULARIES.items()},
-}
 
 
 class NothingEmbeddedError(Exception):
@@ -114,82 +102,6 @@ def suggest(
     return by_kind
 
 
-class _Open(NamedTuple):
-    """An open suggestion."""
-
-    id: int
-    kind: Kind
-    subject_id: int | None
-    target_id: int | None
-    old_tag: str | None
-    new_tag: str | None
-
-    @property
-    def of_memories(self) -> tuple[int | None, ...]:
-        """The memories that it is about."""
-        match self.kind:
-            case Kind.CATEGORY | Kind.CONCEPT:
-                return (self.subject_id,)
-            case Kind.MEMORY_DUPLICATE | Kind.SUPERSEDED:
-                return (self.subject_id, self.target_id)
-        return ()
-
-    @property
-    def of_terms(self) -> tuple[str, tuple[int | None, ...]]:
-        """The kind of the terms that it is about, and the terms."""
-        match self.kind:
-            case Kind.CATEGORY:
-                return "category", (self.target_id,)
-            case Kind.CONCEPT if self.target_id is not None:
-                return "concept", (self.target_id,)
-            case Kind.ENTITY_DUPLICATE:
-                return "entity", (self.subject_id, self.target_id)
-            case Kind.CONCEPT_DUPLICATE:
-                return "concept", (self.subject_id, self.target_id)
-        return "", ()
-
-
-def withdraw_obsolete() -> int:
-    """Delete open suggestions whose rows are gone or whose change was made by hand. Returns their number."""
-    withdrawn = after = 0
-    while rows := fetch(_OPEN, [after, _MANY]):
-        block = [_Open(*row) for row in rows]
-        after = block[-1].id
-        withdrawn += _withdraw_obsolete_of(block)
-    return withdrawn
-
-
-def _withdraw_obsolete_of(block: Sequence[_Open]) -> int:
-    # Looked up by ids: a cluster does not compare these rows with memories in one statement.
-    needed: dict[str, set[int | None]] = {name: set() for name in _PRESENT}
-    for one in block:
-        needed["memory"].update(one.of_memories)
-        kind, terms = one.of_terms
-        needed.setdefault(kind, set()).update(terms)
-    there = {name: set(fetch_column(statement, [list(needed[name])])) for name, statement in _PRESENT.items()}
-    linked: dict[str, set[tuple[int, int]]] = {}
-    for name in ("category", "concept"):
-        vocabulary = VOCABULARIES[name]
-        linked[name] = set(
-            fetch(
-                f"SELECT memory_id, {vocabulary.link_column} FROM {vocabulary.link_table} WHERE memory_id = ANY(%s)",
-                [[one.subject_id for one in block if one.kind == name]],
-            )
-        )
-    tags = known_terms("tag", {tag for one in block for tag in (one.old_tag, one.new_tag) if tag is not None}, None)
-
-    def is_obsolete(one: _Open) -> bool:
-        kind, terms = one.of_terms
-        if not there["memory"].issuperset(one.of_memories) or (kind and not there[kind].issuperset(terms)):
-            return True
-        if one.kind == Kind.TAG_DUPLICATE:
-            return not {one.old_tag, one.new_tag} <= tags
-        return one.kind in (Kind.CATEGORY, Kind.CONCEPT) and (one.subject_id, one.target_id) in linked[one.kind]
-
-    obsolete = [one.id for one in block if is_obsolete(one)]
-    return Suggestion.objects.filter(pk__in=obsolete, state="open").delete()[0] if obsolete else 0
-
-
 # --- proposals -------------------------------------------------------------------------------------------------------
 
 
@@ -231,7 +143,8 @@ def category_proposals(project: Project) -> Iterator[Proposal]:
 def _category(project_id: int, memory_id: int, choice: CategoryChoice, elsewhere: bool) -> Proposal:
     if choice.neighbours:
         reason = (
-            f"{len(choice.neighbours)} of the {choice.neighbours_in_all} closest memories are in it, "
+            f"{len(choice.neighbours)} of the {choice.neighbours_in_all} closest memories"
+            f" {'is' if len(choice.neighbours) == 1 else 'are'} in it, "
             f"the closest with a similarity of {choice.neighbours[0].similarity:.2f}."
         )
     else:

@@ -1,6 +1,6 @@
 """The contexts of the pages of the review queue. No database and no request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
@@ -138,6 +138,8 @@ class ReviewContext:
     """The proposal, if the queue has one alone."""
     notices: tuple[str, ...]
     done: LastDecision | None
+    is_stepping: bool
+    """Whether the suggestion was opened, or comes after one that was decided: its question then has the focus."""
     empty: str
     search: SearchState
     here: str
@@ -228,6 +230,7 @@ def build_review(
     zone: tzinfo,
     notices: Sequence[str] = (),
     done: ShownSuggestion | None = None,
+    is_stepping: bool = False,
     search: SearchState = SearchState(),
 ) -> ReviewContext:
     query, shown, counts, current = queue.query, queue.rows, queue.counts, queue.current
@@ -261,6 +264,7 @@ def build_review(
         group=proposal_text(shown[0]) if query.proposal and shown else query.proposal,
         notices=tuple(notices),
         done=_done(done) if done else None,
+        is_stepping=is_stepping,
         empty=_empty(query, search),
         search=search,
         here=review_url(query),
@@ -411,7 +415,8 @@ def _supporting_label(one: ShownSuggestion, evidence: Evidence) -> str:
     if not evidence.supporting:
         return ""
     if one.row.kind == Kind.CATEGORY:
-        return f"{plural(evidence.supporting_count, 'memory', 'memories')} close to this one that are in it"
+        are = "is" if evidence.supporting_count == 1 else "are"
+        return f"{memories(evidence.supporting_count)} close to this one that {are} in it"
     if one.target.id is None:
         return f"Proposed for {memories(evidence.supporting_count)} more"
     return f"{memories(evidence.supporting_count)} of the project with it"
@@ -429,6 +434,14 @@ class ManyContext:
     min_confidence: str
     doubtful: tuple[QueueRow, ...]
     surest: tuple[QueueRow, ...]
+    listed: str
+    """The numbers of those that are listed."""
+    left_out: frozenset[int]
+    """The numbers of those without a tick."""
+    some: str
+    """How many of how many are listed, unless all are."""
+    all_url: str
+    accept_label: str
     is_too_many: bool
     limit: str
     querystring: str
@@ -443,8 +456,11 @@ def build_many(
     doubtful: Sequence[ShownSuggestion],
     surest: Sequence[ShownSuggestion],
     notices: Sequence[str] = (),
+    left_out: Iterable[int] = (),
 ) -> ManyContext:
     """The preview: the least confident suggestions first, since they are those to look at, and some of the others."""
+    listed = [one.row.pk for one in (*doubtful, *surest)]
+    others = count - len(listed)
     return ManyContext(
         kind=kind_labels()[query.kind],
         proposal=proposal_text(doubtful[0]) if query.proposal and doubtful else "",
@@ -453,6 +469,11 @@ def build_many(
         min_confidence=f"{query.confidence:.0%}",
         doubtful=tuple(queue_row(one, query) for one in doubtful),
         surest=tuple(queue_row(one, query) for one in surest),
+        listed=" ".join(map(str, listed)),
+        left_out=frozenset(left_out),
+        some=f"{number(len(listed))} of {number(count)} are listed." if others else "",
+        all_url=f"{many_url(query)}&list=all",
+        accept_label=f"Accept those ticked, and {number(others)} more" if others else "Accept those ticked",
         is_too_many=count > limit,
         limit=number(limit),
         querystring=query.querystring(),

@@ -1,6 +1,6 @@
 """Accept, reject and undo suggestions. Each decision is audited and applied in one transaction."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -130,7 +130,9 @@ def _apply_merge(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool) -
             # Other merges made them one already.
             return {"turned": swap}
     try:
-        done = curation_apply(operation=Merge(kind=kind, source=source, target=target), viewer=viewer)
+        # The other suggestions about these names stay: accepted after this one, they merge what it has left.
+        merge = Merge(kind=kind, source=source, target=target)
+        done = curation_apply(operation=merge, viewer=viewer, settles=False)
     except TermNotFoundError as error:
         raise SuggestionRefusedError("One of the two no longer exists.") from error
     except CURATION_REFUSALS as error:
@@ -273,8 +275,10 @@ def suggestion_undo(*, suggestion_id: int, viewer: Viewer) -> Suggestion:
     return _decide(row, State.OPEN, "suggestion_undo", viewer, "")
 
 
-def suggestions_accept(*, query: ReviewQuery, shown: int, viewer: Viewer) -> BulkDecision:
-    """Accept all open suggestions of a query, if their number is the number shown.
+def suggestions_accept(
+    *, query: ReviewQuery, shown: int, viewer: Viewer, without: Collection[int] = ()
+) -> BulkDecision:
+    """Accept all open suggestions of a query but some, if the number of all is the number shown.
 
     Each is a change of its own: refused suggestions stay open, and the result has the reasons.
     """
@@ -286,6 +290,7 @@ def suggestions_accept(*, query: ReviewQuery, shown: int, viewer: Viewer) -> Bul
         raise SuggestionRefusedError(f"At most {MAX_AT_ONCE:,} can be accepted at a time: choose a higher confidence.")
     if len(ids) != shown:
         raise CountChangedError(shown, len(ids))
+    ids = [pk for pk in ids if pk not in without]
     refused: dict[str, None] = {}
     # The directions that the page shows, which accepting the first of them may change for the others.
     turned = turned_round(Suggestion.objects.filter(pk__in=ids), viewer)

@@ -50,7 +50,9 @@ from curation.suggestions.services import (
 from explorer.http import page_viewer, private, request_pairs, return_url
 from web.validation import Problem
 
-_SAMPLE, _SAMPLE_OF_SUREST = 12, 4
+# Up to this number all are listed; of more the least sure and the surest, or all on request.
+_LISTED, _SAMPLE, _SAMPLE_OF_SUREST = 100, 12, 4
+_LISTING = ("list", "all")
 _PERIOD = ("since", "until")
 _OWN = ("item", "done")
 
@@ -61,8 +63,8 @@ def review(request: HttpRequest) -> HttpResponse:
     viewer = page_viewer(request)
     pairs = [(name, value) for name, value in request_pairs(request) if name not in _OWN]
     query, problems = ReviewQuery.read(pairs)
-    queue = queue_of(viewer, query, _number(request, "item"))
-    done = _number(request, "done")
+    item, done = _number(request, "item"), _number(request, "done")
+    queue = queue_of(viewer, query, item)
     page = build_review(
         queue,
         evidence_of(viewer, queue.current) if queue.current else None,
@@ -72,6 +74,7 @@ def review(request: HttpRequest) -> HttpResponse:
         zone=viewer.timezone,
         notices=_notices(problems),
         done=visible_suggestion(viewer, done) if done else None,
+        is_stepping=item is not None or done is not None,
         search=SearchState(may_write_everything(viewer), is_searching(), search_fault()),
     )
     return private(render(request, "review/queue.html", {"review": page}))
@@ -112,13 +115,17 @@ def undo(request: HttpRequest, suggestion_id: int) -> HttpResponse:
 def accept_many(request: HttpRequest) -> HttpResponse:
     viewer = page_viewer(request)
     given = parse_qsl(request.POST.get("query", "")) if request.method == "POST" else request_pairs(request)
-    query, problems = ReviewQuery.read(given)
+    lists_all = _LISTING in given
+    query, problems = ReviewQuery.read([pair for pair in given if pair != _LISTING])
+    # Only what was listed can have lost its tick.
+    left_out = _numbers(request, "listed") - _numbers(request, "take")
     query, notices = query.with_(state="open"), _notices(problems)
     if not query.kind:
         raise BadRequest("Name a kind: open this page from the queue.")
     if request.method == "POST":
         try:
-            done = suggestions_accept(query=query, shown=_number(request, "shown") or 0, viewer=viewer)
+            shown = _number(request, "shown") or 0
+            done = suggestions_accept(query=query, shown=shown, viewer=viewer, without=left_out)
         except (CountChangedError, *REFUSALS) as error:
             notices = [str(error)]
         else:
@@ -128,9 +135,10 @@ def accept_many(request: HttpRequest) -> HttpResponse:
             return HttpResponseRedirect(groups_url(query) if query.proposal else review_url(query))
     rows = suggestions_matching(viewer, query)
     count = rows.count()
-    doubtful = with_names(rows.order_by("confidence", "-id")[:_SAMPLE], viewer)
-    surest = with_names(rows[: min(_SAMPLE_OF_SUREST, max(0, count - _SAMPLE))], viewer)
-    page = build_many(query, count, MAX_AT_ONCE, doubtful, surest, notices)
+    listed = MAX_AT_ONCE if lists_all or count <= _LISTED else _SAMPLE
+    doubtful = with_names(rows.order_by("confidence", "-id")[:listed], viewer)
+    surest = with_names(rows[: min(_SAMPLE_OF_SUREST, max(0, count - listed))], viewer)
+    page = build_many(query, count, MAX_AT_ONCE, doubtful, surest, notices, left_out)
     return private(render(request, "review/accept_many.html", {"many": page}))
 
 
@@ -188,4 +196,13 @@ def _notices(problems: Iterable[Problem]) -> list[str]:
 def _number(request: HttpRequest, name: str) -> int | None:
     """A number that our pages wrote, else None."""
     text = (request.POST if request.method == "POST" else request.GET).get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
+    return int(text) if _is_number(text) else None
+
+
+def _numbers(request: HttpRequest, name: str) -> set[int]:
+    """The numbers that a form of our pages sends in one field or in several."""
+    return {int(text) for value in request.POST.getlist(name) for text in value.split() if _is_number(text)}
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19

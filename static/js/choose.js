@@ -4,6 +4,9 @@
   // The longest address that every server takes has about this many numbers.
   const MOST = 200;
   const MOST_MERGED = 20;
+  // They are remembered while they are edited: an address that ends in #chosen, as that of a change that was undone or
+  // given up, ticks them again.
+  const KEPT = "chosen-memories";
   const byId = (id) => document.getElementById(id);
   const ticks = () => [...document.querySelectorAll("#hits .tick")];
   const chosen = new Set();
@@ -73,8 +76,15 @@
   document.addEventListener("htmx:afterSettle", ({ detail }) => {
     if (detail.target?.id === "explorer") show();
   });
+  document.addEventListener("submit", ({ target }) => {
+    if (target.id === "act") sessionStorage.setItem(KEPT, JSON.stringify([...chosen]));
+  });
   // The browser may restore ticks when it comes back to a page.
   window.addEventListener("pageshow", () => {
+    if (location.hash === "#chosen" && byId("act")) {
+      for (const id of JSON.parse(sessionStorage.getItem(KEPT) ?? "[]")) chosen.add(id);
+      history.replaceState(history.state, "", location.pathname + location.search);
+    }
     for (const tick of ticks()) if (tick.checked) chosen.add(tick.value);
     show();
   });

@@ -128,13 +128,21 @@
     const names = field.value.split("\n").map((line) => line.trim()).filter(Boolean);
     const labels = new Map();
     const input = element("input", { type: "text", class: "adding", id: field.id });
-    if (field.hasAttribute("aria-describedby")) input.setAttribute("aria-describedby", field.getAttribute("aria-describedby"));
     const title = field.labels?.[0]?.textContent.trim() ?? field.getAttribute("aria-label") ?? "name";
     const frame = element("div", { class: "names" }, input);
     const original = new Set(names);
+    // Tags are written with commas between them; other names may have one in them.
+    const takesCommas = field.dataset.complete === "tag";
+    const sends = field.form.querySelector("[type=submit], button:not([type])")?.textContent.trim();
+    const hint = element(
+      "p", { class: "names-hint", id: `hint-${made + 1}` },
+      `Enter${takesCommas ? " or a comma" : ""} adds it${sends ? `; Enter again: ${sends}` : ""}`,
+    );
+    input.setAttribute("aria-describedby", [field.getAttribute("aria-describedby"), hint.id].filter(Boolean).join(" "));
+    const hasFocus = field.autofocus || document.activeElement === field;
     field.removeAttribute("id");
     field.hidden = true;
-    field.after(frame);
+    field.after(frame, hint);
 
     const show = () => {
       field.value = names.join("\n");
@@ -159,6 +167,15 @@
     };
     const close = attach(input, field, add);
     input.setAttribute("aria-label", title);
+    input.addEventListener("input", () => {
+      if (takesCommas && input.value.includes(",")) {
+        const parts = input.value.split(",");
+        const last = parts.pop();
+        parts.forEach((part) => add(part));
+        input.value = last;
+      }
+      if (!input.value.trim()) close();
+    });
     input.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && input.value.trim()) {
         event.preventDefault();
@@ -173,6 +190,7 @@
     field.form.addEventListener("submit", () => { if (input.value.trim()) add(input.value); });
     frame.addEventListener("click", (event) => { if (event.target === frame) input.focus(); });
     show();
+    if (hasFocus) input.focus();
   }
 
   const enhance = (root) => {

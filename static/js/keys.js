@@ -13,6 +13,26 @@
     next?.closest(".hit").scrollIntoView({ block: "nearest" });
   }
 
+  // Tab stops at the title of a result and at its tick, and at the tick of a value on the page of all of them; the arrow
+  // keys go from there through the other links of the row.
+  const ROW = "#hits .hit, #values .value";
+  const TITLE = ":is(h2, .title) a";
+  function thinOut() {
+    for (const part of document.querySelectorAll(`:is(${ROW}) :is(a, summary)`)) if (!part.matches(TITLE)) part.tabIndex = -1;
+  }
+  document.addEventListener("DOMContentLoaded", thinOut);
+  document.addEventListener("htmx:afterSettle", thinOut);
+  document.addEventListener("keydown", (event) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const row = by && event.target.closest?.(ROW);
+    if (!row || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const parts = [...row.querySelectorAll("a, summary, input[type=checkbox]")].filter((part) => part.checkVisibility?.() ?? true);
+    const next = parts[parts.indexOf(document.activeElement) + by];
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+  });
+
   // After a "g", the next key goes to a page of the menu.
   const SECONDS = 1.5;
   let going = 0;
@@ -43,6 +63,7 @@
       "/": () => { const box = document.getElementById("q"); box?.focus(); box?.select(); },
       j: () => step(1),
       k: () => step(-1),
+      a: () => document.querySelector("#act.shown [name=do], .values-foot [formaction]")?.focus(),
       x: () => document.activeElement?.closest(".hit")?.querySelector(".tick")?.click(),
       g: () => { going = event.timeStamp; },
       "?": () => document.getElementById("shortcuts").showModal(),

@@ -3,6 +3,8 @@
   // A morph also copies attributes: keep what the reader closed or opened.
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => {
     if (name === "open" && node.matches("details, dialog")) return false;
+    // What is typed meanwhile is kept, and the caret where it is.
+    if (name === "value" && node.id === "values-search" && node === document.activeElement) return false;
     if ((name === "role" || name === "aria-label") && node.id === "filters") return false;
     return undefined;
   };

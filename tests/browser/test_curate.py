@@ -61,6 +61,19 @@ def test_a_tag_is_split_by_results_that_are_ticked_or_by_all_that_match(open_pag
     assert (tags("t2"), tags("t5")) == (["kettle-faults", "hardware"], ["kettle"])
 
 
+def test_a_category_is_renamed_from_its_page_and_is_there_again_after_an_undo(open_page):
+    page = open_page("/categories/yard/dock/")
+    page.get_by_role("link", name="Curate", exact=True).click()
+    page.get_by_label("New name").first.fill("Quay")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Rename", exact=True).click()
+    page.wait_for_url("**/categories/yard/quay/")
+    page.get_by_role("button", name="Undo").click()
+    page.wait_for_url("**/categories/yard/dock/")
+    expect(page.locator(".messages")).to_contain_text("Undone")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Dock")
+
+
 def test_a_name_to_curate_is_completed_and_opened(open_page):
     page = open_page("/curate/")
     page.get_by_label("Find a").select_option("tag")
@@ -82,10 +95,25 @@ def test_tags_are_ticked_over_searches_and_merged_into_the_one_of_most_memories(
     page = open_page("/facets/tag/?sort=name")
     page.get_by_role("checkbox", name=re.compile(r"^guests, \d")).check()
     page.wait_for_url(re.compile("tag=guests"))
-    page.get_by_label("Search in tag").fill("kettle")
-    page.get_by_label("Search in tag").press("Enter")
+    search = page.get_by_label("Search in tag")
+    search.press_sequentially("kttle")
+    page.wait_for_url(re.compile("search=kttle"))
+    expect(page.get_by_text("No tag matches this name.")).to_be_visible()
+    # It goes on as it was, with the caret in its place.
+    for key in ("Home", "ArrowRight", "e"):
+        page.keyboard.press(key)
+    page.wait_for_url(re.compile("search=kettle"))
+    expect(search).to_be_focused()
+    assert search.evaluate("(field) => field.selectionStart") == 2
     page.get_by_role("checkbox", name=re.compile(r"^kettle, \d")).check()
-    page.get_by_role("button", name="Merge 2 tags…").click()
+    merge = page.get_by_role("button", name="Merge 2 tags…")
+    expect(merge).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("link", name="Curate kettle")).to_be_focused()
+    page.keyboard.press("a")
+    expect(merge).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("radio", name="Keep guests")).to_be_focused()
     expect(page.get_by_role("radio", name="Keep guests")).to_be_checked()
     adding = page.get_by_role("combobox", name="Add more of them")
     adding.fill("te")

@@ -25,6 +25,14 @@ def tab_to(page, control, most=80):
     pytest.fail(f"{control} is more than {most} tabs away")
 
 
+def press_until(page, key, is_there, most=20):
+    for _ in range(most):
+        if is_there():
+            return
+        page.keyboard.press(key)
+    pytest.fail(f"not there after {key} was pressed {most} times")
+
+
 def tagged(tag):
     return Memory.objects.filter(tags__contains=[tag]).count()
 
@@ -59,27 +67,40 @@ def test_keyboard_alone_searches_filters_reads_retags_undoes_and_curates(open_pa
 
     # Choose it, tag it, and take that back.
     page.keyboard.press("x")
-    tab_to(page, page.get_by_role("button", name="Tag…"))
+    page.keyboard.press("a")
+    expect(page.get_by_role("button", name="Tag…")).to_be_focused()
     page.keyboard.press("Enter")
-    tab_to(page, page.get_by_label("Add tags"))
-    page.keyboard.type("spring")
+    expect(page.get_by_role("combobox", name="Add tags")).to_be_focused()
+    page.keyboard.type("spring,")
+    expect(page.locator(".name.new")).to_have_text("spring×")
+    expect(page.get_by_text("Enter or a comma adds it; Enter again: Preview")).to_be_visible()
     page.keyboard.press("Enter")
-    tab_to(page, page.get_by_role("button", name="Preview"))
-    page.keyboard.press("Enter")
-    tab_to(page, page.get_by_role("button", name="Retag 1 memory"))
+    expect(page.get_by_role("heading", level=1)).to_be_focused()
+    tab_to(page, page.get_by_role("button", name="Retag 1 memory"), most=2)
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"/explore/\?q=kettle&type=bugfix$"))
     assert tagged("spring") == 1
-    tab_to(page, page.get_by_role("button", name="Undo"))
+    expect(page.locator(".messages .notice")).to_be_focused()
+    tab_to(page, page.get_by_role("button", name="Undo"), most=2)
     page.keyboard.press("Enter")
+    expect(page.locator(".messages .notice")).to_be_focused()
     expect(page.locator(".messages")).to_contain_text("Undone")
     assert tagged("spring") == 0
+    # It is still chosen.
+    expect(page.locator("#hits .tick").first).to_be_checked()
+    assert address(page) == "/explore/?q=kettle&type=bugfix"
 
     # Curate: from a tag of the memory to its page, merge it into another, and undo that.
-    page.keyboard.press("j")
-    tab_to(page, page.get_by_role("link", name="Curate the tag kettle"))
+    rows = page.locator("#hits .hit")
+    row = rows.filter(has=page.locator(".tags a", has_text=re.compile("^kettle$"))).first
+    press_until(page, "j", lambda: row.evaluate("(row) => row.contains(document.activeElement)"))
+    curate = page.get_by_role("link", name="Curate the tag kettle")
+    press_until(page, "ArrowRight", curate.count)
+    page.keyboard.press("ArrowRight")
+    expect(curate).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_contain_text("kettle")
+    expect(page.locator("h1")).to_be_focused()
     tab_to(page, page.get_by_role("combobox", name="Into"))
     page.keyboard.type("hardwar")
     expect(page.get_by_role("option", name=re.compile("^hardware"))).to_be_visible()
@@ -88,16 +109,55 @@ def test_keyboard_alone_searches_filters_reads_retags_undoes_and_curates(open_pa
     tab_to(page, page.get_by_role("button", name=re.compile("^Preview: merge")))
     page.keyboard.press("Enter")
     merge = page.get_by_role("button", name="Merge", exact=True)
-    tab_to(page, merge)
+    expect(page.get_by_role("heading", level=1)).to_be_focused()
+    tab_to(page, merge, most=2)
     before = tagged("kettle")
     page.keyboard.press("Enter")
     undo = page.get_by_role("button", name="Undo").first
     expect(undo).to_be_visible()
     assert (before, tagged("kettle")) == (2, 0)
-    tab_to(page, undo)
+    tab_to(page, undo, most=2)
     page.keyboard.press("Enter")
     expect(page.locator(".messages")).to_contain_text("Undone")
     assert tagged("kettle") == 2
+
+
+def test_tab_stops_at_the_tick_and_the_title_of_a_result_and_arrows_reach_the_rest(open_page):
+    page = open_page("/explore/?q=kettle")
+    titles = page.locator("#hits h2 a")
+    page.keyboard.press("j")
+    expect(titles.first).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    expect(titles.nth(1)).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#hits .hit").nth(1).get_by_role("link", name=re.compile("^Filter by type"))).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#hits .tick").nth(1)).to_be_focused()
+
+
+def test_a_refused_form_has_the_focus_in_the_field_to_correct(open_page):
+    page = open_page("/curate/tag/kettle/")
+    page.get_by_label("New name").first.fill("hardware")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_label("New name").first).to_be_focused()
+    # The refusal, which the browser reports as an error.
+    open_page.complaints[:] = [text for text in open_page.complaints if "Failed to load resource" not in text]
+
+
+def test_g_and_u_lead_a_curator_to_curate_and_the_list_of_keys_says_so(open_page):
+    page = open_page("/review/")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("u Curate")
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("u")
+    page.wait_for_url("**/curate/")
+    page.go_back()
+    page.get_by_role("link", name="Curate: all tasks, and the log").click()
+    page.wait_for_url("**/curate/")
 
 
 def test_without_scripts_all_of_it_works_too(open_page):

@@ -170,7 +170,7 @@ def test_ticked_memories_are_edited_previewed_with_a_sample_and_undone_from_the_
     assert tags("t3") == ["guests", "hot", "loose-leaf"]
     undo = f"/curate/undo/{Curation.objects.get().pk}/"
     assert f'action="{undo}"' in html_of(client.get("/explore/?q=tea"))
-    assert client.post(undo, {"next": "/explore/?q=tea"}).headers["Location"] == "/explore/?q=tea"
+    assert client.post(undo, {"next": "/explore/?q=tea"}).headers["Location"] == "/explore/?q=tea#chosen"
     assert tags("t3") == ["tea", "guests"]
 
 

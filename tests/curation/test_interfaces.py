@@ -211,8 +211,8 @@ def test_chips_and_values_lead_curators_to_the_curation_of_their_terms(page, cli
 
 
 def test_the_menu_leads_to_curation_from_every_page(page):
-    assert '<a href="/curate/">Curate ' in html_of(page.get("/status/"))
-    assert '<a href="/curate/" aria-current="page">Curate ' in html_of(page.get("/curate/"))
+    assert '<a href="/curate/" data-go="u">Curate ' in html_of(page.get("/status/"))
+    assert '<a href="/curate/" data-go="u" aria-current="page">Curate ' in html_of(page.get("/curate/"))
 
 
 def test_readers_find_no_way_in(client, corpus):

@@ -10,7 +10,7 @@ from access.models import AuditEvent
 from access.viewer import viewer_of_user
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity
 from curation.models import Curation
-from curation.schemas import Merge
+from curation.schemas import Merge, Rename
 from curation.services import curation_apply, curation_undo
 from curation.suggestions.generate import suggest
 from curation.suggestions.models import Suggestion
@@ -290,9 +290,26 @@ def test_a_merge_of_what_was_merged_by_hand_is_refused_in_words_for_people(db):
     remember("mill", "One", "One.", concepts=["unit test", "unit-tests"])
     row = made(Kind.CONCEPT_DUPLICATE)
     by_hand = Merge(kind="concept", source=f"#{row.subject_id}", target=f"#{row.target_id}")
-    curation_apply(operation=by_hand, viewer=EVERYTHING)
+    curation_apply(operation=by_hand, viewer=EVERYTHING, settles=False)
     with pytest.raises(SuggestionRefusedError, match="One of the two no longer exists"):
         accepted(row)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(Merge(kind="tag", source="flours", target="flour"), id="merge"),
+        pytest.param(Rename(kind="tag", term="flours", name="meal"), id="rename"),
+    ],
+)
+def test_a_change_by_hand_withdraws_the_suggestions_that_it_settles(db, asked):
+    remember("mill", "One", "One.", tags=["flours", "millstone"])
+    remember("mill", "Two", "Two.", tags=["flour", "mill-stone"])
+    suggest(kinds=[Kind.TAG_DUPLICATE], viewer=EVERYTHING)
+    assert Suggestion.objects.count() == 2
+    curation_apply(operation=asked, viewer=EVERYTHING)
+    assert {row.proposal["from"] for row in Suggestion.objects.all()} <= {"millstone", "mill-stone"}
+    assert Suggestion.objects.count() == 1
 
 
 # --- who, and when ---------------------------------------------------------------------------------------------------

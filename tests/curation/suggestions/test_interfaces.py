@@ -11,6 +11,7 @@ from django.test import Client
 
 from access.keys import make_key
 from access.models import Membership
+from curation.suggestions import views as suggestion_views
 from curation.suggestions.generate import NothingEmbeddedError, suggest
 from curation.suggestions.models import Suggestion
 from curation.suggestions.proposals import Kind
@@ -251,6 +252,27 @@ def test_memories_of_one_proposal_are_accepted_together_and_undone_together(owne
     undo = re.search(r'action="(/review/undo-many/[^"]+)"', after)[1].replace("&amp;", "&")
     assert owner.post(undo).status_code == 302
     assert not Suggestion.objects.filter(state="accepted").exists()
+
+
+def test_what_lost_its_tick_is_left_out_of_many(owner, monkeypatch):
+    rows = list(Suggestion.objects.filter(kind="category").order_by("confidence", "-id"))
+    assert len(rows) >= 3
+    page = html(owner.get("/review/accept-many/?kind=category"))
+    assert len(re.findall(r'name="take"[^>]* checked>', page)) == len(rows)
+    assert "are listed" not in page
+    # If there are more, the least sure and the surest are listed, and all of them on request.
+    for name, value in (("_LISTED", 1), ("_SAMPLE", 1), ("_SAMPLE_OF_SUREST", 1)):
+        monkeypatch.setattr(suggestion_views, name, value)
+    page = html(owner.get("/review/accept-many/?kind=category"))
+    assert page.count('name="take"') == 2
+    assert f"2 of {len(rows)} are listed." in page
+    assert f"Accept those ticked, and {len(rows) - 2} more" in page
+    everything = re.search(r'href="(/review/accept-many/[^"]+list=all)"', page)[1].replace("&amp;", "&")
+    assert html(owner.get(everything)).count('name="take"') == len(rows)
+    listed = [rows[0].pk, rows[-1].pk]
+    form = {"query": "kind=category", "shown": len(rows), "listed": " ".join(map(str, listed)), "take": listed[1:]}
+    assert owner.post("/review/accept-many/", form).status_code == 302
+    assert list(Suggestion.objects.filter(kind="category", state="open")) == [rows[0]]
 
 
 def test_proposals_count_what_the_curator_may_see_alone(curator, owner):

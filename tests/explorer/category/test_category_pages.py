@@ -17,7 +17,10 @@ pytestmark = pytest.mark.django_db
 NODE = re.compile(
     r'<div class="node( here)?"><a href="([^"]+)"[^>]*>([^<]*)</a><span class="count"[^>]*>([\d,]+)</span>'
 )
-ROW = re.compile(r'<th scope="row">.*?<a href="([^"]+)">([^<]*)</a></th><td[^>]*>([\d,]+)</td><td>([\d,]+)</td>')
+ROW = re.compile(
+    r'<th scope="row">.*?<a href="([^"]+)">([^<]*)</a>\s*(?:<a class="curate"[^>]*></a>)?</th>'
+    r"<td[^>]*>([\d,]+)</td><td>([\d,]+)</td>"
+)
 
 
 def nodes(response):
@@ -70,7 +73,7 @@ def test_node_shows_where_it_stands_and_what_is_in_it(corpus, reader):
     assert len(re.findall(r'<article id="hit-', html_of(page))) == 3
     dock = Category.objects.get(path="yard/dock").pk
     assert reader.get(re.search(r'href="([^"]+)">Curate</a>', html_of(page))[1]).status_code == 200
-    assert f'href="/curate/category/{dock}/">Curate</a>' in html_of(page)
+    assert f'href="/curate/category/{dock}/?next=%2Fcategories%2Fyard%2Fdock%2F">Curate</a>' in html_of(page)
 
 
 def test_children_come_when_a_branch_is_unfolded(corpus, reader):
@@ -96,6 +99,8 @@ def test_lists_of_what_is_amiss(corpus, reader):
     Category.objects.create(name="Cellar", path="cellar")
     page = reader.get("/categories/?show=single")
     assert rows(page) == [("Tables", 1, 1), ("Oven", 1, 1), ("Wood", 1, 1)]
+    # Each is curated from there, and what is changed returns to the list.
+    assert html_of(page).count("?next=%2Fcategories%2F%3Fshow%3Dsingle") == 3
     assert rows(reader.get("/categories/?show=empty")) == [("Cellar", 0, 0)]
 
 

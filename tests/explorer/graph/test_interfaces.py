@@ -33,7 +33,7 @@ def test_table_says_how_it_is_sorted_and_how_to_sort_it_otherwise(reader):
     assert '<a href="/graph/?search=e&amp;sort=links"' in text
     assert '<a href="/graph/?search=e&amp;sort=name"' in text
     assert '<a class="link" href="/graph/entity/part:wheel/">wheel</a>' in text
-    assert '<a href="/explore/?entity=part%3Awheel" aria-label="5 memories that mention wheel">5</a>' in text
+    assert '<a href="/explore/?entity=part%3Awheel" aria-label="Memories that mention wheel: 5">5</a>' in text
     assert 'href="/graph/?search=e&amp;type=part&amp;sort=-links"' in text
 
 

@@ -1,0 +1,119 @@
+"""Withdraws open suggestions that no longer apply: their rows are gone, or their change was made by hand."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from categories.kinds import VOCABULARIES
+from categories.local_texts import known_terms
+from curation.suggestions.models import Suggestion
+from curation.suggestions.proposals import Kind
+from curation.tables import fetch, fetch_column
+
+# Open suggestions that are looked at together.
+_MANY = 5_000
+
+# By primary keys.
+_OPEN = """
+SELECT id, kind, subject_id, target_id, proposal ->> 'from', proposal ->> 'into' FROM curation_suggestion
+WHERE state = 'open' AND id > %s ORDER BY id LIMIT %s"""
+_PRESENT = {
+    "memory": "SELECT id FROM memories_memory WHERE id = ANY(%s) AND state IN ('active', 'proposed')",
+    **{name: f"SELECT id FROM {vocabulary.table} WHERE id = ANY(%s)" for name, vocabulary in VOCABULARIES.items()},
+}
+# Those of some terms, by the index suggestion_queue_idx. A tag is named in the proposal, any other term by its id.
+_NAMING = """
+SELECT id, kind, subject_id, target_id, proposal ->> 'from', proposal ->> 'into' FROM curation_suggestion
+WHERE state = 'open' AND (
+    kind = 'category' AND target_id = ANY(%(category)s)
+    OR kind = 'concept' AND target_id = ANY(%(concept)s)
+    OR kind = 'concept_duplicate' AND (subject_id = ANY(%(concept)s) OR target_id = ANY(%(concept)s))
+    OR kind = 'entity_duplicate' AND (subject_id = ANY(%(entity)s) OR target_id = ANY(%(entity)s))
+    OR kind = 'tag_duplicate' AND (proposal ->> 'from' = ANY(%(tag)s) OR proposal ->> 'into' = ANY(%(tag)s))
+) ORDER BY id"""
+
+
+class _Open(NamedTuple):
+    """An open suggestion."""
+
+    id: int
+    kind: Kind
+    subject_id: int | None
+    target_id: int | None
+    old_tag: str | None
+    new_tag: str | None
+
+    @property
+    def of_memories(self) -> tuple[int | None, ...]:
+        """The memories that it is about."""
+        match self.kind:
+            case Kind.CATEGORY | Kind.CONCEPT:
+                return (self.subject_id,)
+            case Kind.MEMORY_DUPLICATE | Kind.SUPERSEDED:
+                return (self.subject_id, self.target_id)
+        return ()
+
+    @property
+    def of_terms(self) -> tuple[str, tuple[int | None, ...]]:
+        """The kind of the terms that it is about, and the terms."""
+        match self.kind:
+            case Kind.CATEGORY:
+                return "category", (self.target_id,)
+            case Kind.CONCEPT if self.target_id is not None:
+                return "concept", (self.target_id,)
+            case Kind.ENTITY_DUPLICATE:
+                return "entity", (self.subject_id, self.target_id)
+            case Kind.CONCEPT_DUPLICATE:
+                return "concept", (self.subject_id, self.target_id)
+        return "", ()
+
+
+def withdraw_obsolete() -> int:
+    """Delete open suggestions whose rows are gone or whose change was made by hand. Returns their number."""
+    withdrawn = after = 0
+    while rows := fetch(_OPEN, [after, _MANY]):
+        block = [_Open(*row) for row in rows]
+        after = block[-1].id
+        withdrawn += _withdraw_obsolete_of(block)
+    return withdrawn
+
+
+def withdraw_settled(terms: Iterable[str]) -> int:
+    """The same for the suggestions that name one of some terms, each given as `kind:id` or `tag:name`."""
+    named: dict[str, list[int | str]] = {kind: [] for kind in (*VOCABULARIES, "tag")}
+    for kind, _, ref in (term.partition(":") for term in terms):
+        if kind in named:
+            named[kind].append(ref if kind == "tag" else int(ref))
+    rows = fetch(_NAMING, named) if any(named.values()) else []
+    blocks = (rows[begin : begin + _MANY] for begin in range(0, len(rows), _MANY))
+    return sum(_withdraw_obsolete_of([_Open(*row) for row in block]) for block in blocks)
+
+
+def _withdraw_obsolete_of(block: Sequence[_Open]) -> int:
+    # Looked up by ids: a cluster does not compare these rows with memories in one statement.
+    needed: dict[str, set[int | None]] = {name: set() for name in _PRESENT}
+    for one in block:
+        needed["memory"].update(one.of_memories)
+        kind, terms = one.of_terms
+        needed.setdefault(kind, set()).update(terms)
+    there = {name: set(fetch_column(statement, [list(needed[name])])) for name, statement in _PRESENT.items()}
+    linked: dict[str, set[tuple[int, int]]] = {}
+    for name in ("category", "concept"):
+        vocabulary = VOCABULARIES[name]
+        linked[name] = set(
+            fetch(
+                f"SELECT memory_id, {vocabulary.link_column} FROM {vocabulary.link_table} WHERE memory_id = ANY(%s)",
+                [[one.subject_id for one in block if one.kind == name]],
+            )
+        )
+    tags = known_terms("tag", {tag for one in block for tag in (one.old_tag, one.new_tag) if tag is not None}, None)
+
+    def is_obsolete(one: _Open) -> bool:
+        kind, terms = one.of_terms
+        if not there["memory"].issuperset(one.of_memories) or (kind and not there[kind].issuperset(terms)):
+            return True
+        if one.kind == Kind.TAG_DUPLICATE:
+            return not {one.old_tag, one.new_tag} <= tags
+        return one.kind in (Kind.CATEGORY, Kind.CONCEPT) and (one.subject_id, one.target_id) in linked[one.kind]
+
+    obsolete = [one.id for one in block if is_obsolete(one)]
+    return Suggestion.objects.filter(pk__in=obsolete, state="open").delete()[0] if obsolete else 0
