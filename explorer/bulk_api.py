@@ -30,6 +30,7 @@ from memories.services import (
     memory_upsert,
 )
 from memories.storage import one_revision, outbox_stamp
+from web.distribution import is_distributed
 from web.errors import GUARDED, Error, errors
 from web.params import Params, pairs_of
 from web.responses import error_of, error_of_input
@@ -256,8 +257,11 @@ def _results(body: BulkRequest, request: ApiRequest) -> list[BulkResult]:
 def _others_wait() -> None:
     """Exclude other writers until the transaction ends; but not if one of them takes long, such as an import.
 
-    Whoever waits for this keeps all others waiting too.
+    Whoever waits for this keeps all others waiting too. In a cluster there is one writer at a time anyway.
     """
+    if is_distributed():
+        vocabulary_lock_shared()
+        return
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{_LONGEST_WAIT * 1000:.0f}"])

@@ -211,11 +211,12 @@ def _having(word: str, text: LanguageText) -> LanguageText:
 
 
 def _spelling(engine: Engine, visible: EngineQuery, term: str, language: str, viewer: Viewer) -> str:
-    """The spelling of a term in one of the newest memories that contain it; empty if there is none."""
+    """The spelling of a term in the newest of the memories that contain it; empty if there is none."""
     having = LanguageText(language, None, TextQuery(required=(Pattern((term,)),)))
     found = engine.hits(replace(visible, texts=(having,)), Sort.NEWEST, limit=_MEMORIES_READ, offset=0)
     within = False
-    for memory in visible_to(viewer).filter(pk__in=[memory_id for memory_id, _ in found]).only("title", "content"):
+    read = visible_to(viewer).only("title", "content").in_bulk([memory_id for memory_id, _ in found])
+    for memory in (read[memory_id] for memory_id, _ in found if memory_id in read):
         for text in (memory.title, memory.content[:_SCOPE]):
             for token in tokens(text, language):
                 if any(term == other for other, _ in token.terms):

@@ -38,6 +38,7 @@ SKIPPED = {
     "search/vectors/": _NO_INDEX,
     "categories/test_terms_and_vectors.py::test_row_that_is_deleted_while_it_is_embedded_gets_no_vector[after": _TURNS,
     "explorer/memory/test_bulk_api.py::test_a_bulk_write_that_loses_a_deadlock": _TURNS,
+    "explorer/memory/test_bulk_api.py::test_a_bulk_write_is_done_beside_an_import": "an import keeps other writers out",
     "memories/test_import_command.py::test_an_import_that_loses_a_deadlock": _TURNS,
     "memories/test_recalls.py::test_recalls_wait_for_a_deletion": _TURNS,
     "curation/test_services.py::test_a_verb_is_seen_by_the_index": _NO_INDEX,

@@ -366,7 +366,7 @@ class PostgresEngine:
             inner = psycopg.ClientCursor(connection.connection).mogrify(newest, sql.parameters)
             cursor.execute(
                 "SELECT word FROM ts_stat(%s) WHERE abs(length(word) - length(%s)) <= 2"
-                " ORDER BY similarity(word, %s) DESC, ndoc DESC LIMIT 20",
+                " ORDER BY similarity(word, %s) DESC, ndoc DESC, word LIMIT 20",
                 [inner, term, term],
             )
             return [word for (word,) in cursor.fetchall()]

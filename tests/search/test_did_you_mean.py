@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from access.viewer import command_viewer
 from categories.models import Category, Concept, Entity
 from memories.models import Project
+from memories.records import MemoryRecord
+from memories.services import memory_create
 from search.query import Mode, SearchQuery
 from search.run import run
 from tests.html import html_of
@@ -100,6 +103,14 @@ def test_misspelled_word_is_named_though_memories_match_by_meaning(everyone):
         ("No memory contains the word “kettel”.", ("kettle",))
     ]
     assert run(SearchQuery(text="kettle", min_similarity=0), everyone).warnings == ()
+
+
+def test_a_word_is_offered_as_the_newest_memory_spells_it(everyone):
+    for year, text in ((2020, "A samovar."), (2025, "Two samovars."), (2023, "The samovar's lid.")):
+        record = MemoryRecord(content=text, created_at=f"{year}-01-01T00:00:00Z")
+        memory_create(record=record, viewer=command_viewer())
+    (warning, *_) = run(SearchQuery(text="samovarr", mode=Mode.KEYWORD), everyone).warnings
+    assert warning.did_you_mean == ("samovars",)
 
 
 def test_the_page_links_to_the_filter_without_the_words(client, django_user_model):
