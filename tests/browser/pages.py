@@ -87,6 +87,7 @@ PAGES = (
     SitePage("preview", "/explore/", (MEMORY,), then="/curate/retag/?take=chosen&memory={0}&add_tags=looked-at"),
     SitePage("review", "/review/"),
     SitePage("proposals", "/review/proposals/"),
+    SitePage("accept-many", "/review/accept-many/?kind=tag_duplicate"),
     SitePage("imports", "/imports/"),
     SitePage("import", "/imports/", (r"/imports/\d+/",)),
     SitePage("imports-found", "/imports/found/"),
