@@ -79,17 +79,22 @@ class KeyForm(forms.Form):
         }
 
 
+def _project_name(project: Project) -> str:
+    return project.name or project.slug
+
+
 class RoleForm(forms.Form):
     """A role of a person in a project; without a role it ends."""
 
-    person = forms.ModelChoiceField(User.objects.none(), label="Person")
-    project = forms.ModelChoiceField(Project.objects.none(), label="Project")
+    person = forms.ModelChoiceField(User.objects.none(), label="Person", empty_label="Choose…")
+    project = forms.ModelChoiceField(Project.objects.none(), label="Project", empty_label="Choose…")
     role = forms.ChoiceField(choices=Membership.Role.choices, required=False, label="Role")
 
     def __init__(self, *args: Any, people: QuerySet[User], projects: QuerySet[Project], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["person"].queryset = people  # type: ignore[attr-defined]  # a choice field
         self.fields["project"].queryset = projects  # type: ignore[attr-defined]
+        self.fields["project"].label_from_instance = _project_name  # type: ignore[attr-defined]
 
 
 class InvitationForm(forms.Form):
@@ -107,6 +112,7 @@ class InvitationForm(forms.Form):
     def __init__(self, *args: Any, projects: QuerySet[Project], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["projects"].queryset = projects  # type: ignore[attr-defined]  # a choice field
+        self.fields["projects"].label_from_instance = _project_name  # type: ignore[attr-defined]
 
     def invitation_options(self) -> dict[str, Any]:
         """The keyword arguments of `access.services.invitation_create`."""

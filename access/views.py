@@ -20,7 +20,7 @@ from access.audit import audit
 from access.forms import KeyForm, PasswordForm, SignInForm
 from access.key_rights import KeyRights, key_rights, shown_keys
 from access.keys import GRACE, KeyRefusedError, NewKey, make_key, revoke_key, rotate_key
-from access.models import ApiKey
+from access.models import ApiKey, Membership
 from access.sign_in import sign_in_token_redeem
 from access.viewer import viewer_of_user
 
@@ -60,7 +60,7 @@ class SignIn(LoginView):
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def account(request: HttpRequest) -> HttpResponse:
-    """How somebody signs in: another password, and the accounts of the provider, if there is one."""
+    """What somebody may do, and how they sign in: another password, the accounts of the provider, if there is one."""
     user = cast(User, request.user)
     form = PasswordForm(user, request.POST or None, request=request) if user.has_usable_password() else None
     if request.method == "POST" and form and form.is_valid():
@@ -71,7 +71,8 @@ def account(request: HttpRequest) -> HttpResponse:
         update_session_auth_hash(request, user)
         messages.info(request, "Your password is changed. Other places where you were signed in ask for it.")
         return redirect("access:account")
-    context: dict[str, Any] = {"form": form}
+    memberships = Membership.objects.filter(user=user).select_related("project").order_by("project__slug")
+    context: dict[str, Any] = {"form": form, "memberships": memberships}
     if settings.OIDC_ISSUER:
         # Only then are the tables of allauth there.
         from access.oidc import linked_accounts

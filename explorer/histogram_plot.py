@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import NamedTuple
 
-from explorer.links import QueryLinks, explore_url
+from explorer.links import Link, QueryLinks, explore_url
 from search.facets import DateBuckets
 from search.histogram import Bar, Histogram
 from search.query import Interval, SearchQuery, dates_label
@@ -145,6 +145,8 @@ class Plot:
     has_table: bool = False
     ticks: tuple[Tick, ...] = ()
     ranges: tuple[QuickRange, ...] = ()
+    earlier: Link | None = None
+    """The memories before the first bar, if these times are left out."""
     reset_url: str = ""
     dates: DateFields = DateFields()
     intervals: tuple[Option, ...] = ()
@@ -190,6 +192,7 @@ def build_plot(
         has_table=has_table,
         ticks=_ticks(histogram),
         ranges=_ranges(query, ranges, at_least=histogram.at_least),
+        earlier=_earlier(query, histogram),
         reset_url=explore_url(query.without("date")) if query.has_dates else "",
         dates=build_date_fields(query, zone, now),
         intervals=tuple(
@@ -207,6 +210,16 @@ def build_plot(
         series=_series(query, histogram, split, peak) if split else (),
         splits=splits,
     )
+
+
+def _earlier(query: SearchQuery, histogram: Histogram) -> Link | None:
+    if not histogram.earlier:
+        return None
+    first = _day(histogram.bars[0].first)
+    label = str(first.year) if (first.month, first.day) == (1, 1) else day_text(first)
+    count = number(histogram.earlier, at_least=histogram.at_least)
+    day_before = (first - timedelta(days=1)).isoformat()
+    return Link(f"‹ {count} before {label}", explore_url(query.with_(date_to=day_before)))
 
 
 def build_date_fields(query: SearchQuery, zone: tzinfo, now: datetime) -> DateFields:

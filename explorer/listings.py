@@ -62,12 +62,13 @@ class ListedProject:
 
 @dataclass(frozen=True, slots=True)
 class ListedSession:
-    """A session, with the number and the dates of its memories in the default states."""
+    """A session, with the number, the dates and the first title of its memories in the default states."""
 
     session: Session
     memories: int
     first: datetime | None
     last: datetime | None
+    begins: str = ""
 
 
 Row = TypeVar("Row")
@@ -139,7 +140,9 @@ def list_sessions(request: SessionsRequest, viewer: Viewer) -> Listed[ListedSess
             .values_list("session_id")
             .annotate(Count("pk"), Min("created_at"), Max("created_at"))
         }
-        rows = tuple(ListedSession(one, *numbers.get(one.pk, (0, None, None))) for one in page)
+        firsts = memories.order_by("session_id", "created_at", "pk").distinct("session_id")
+        titles = dict(firsts.values_list("session_id", "title"))
+        rows = tuple(ListedSession(one, *numbers.get(one.pk, (0, None, None)), titles.get(one.pk, "")) for one in page)
         return Listed(rows, sessions.count(), watch.timings)
 
 

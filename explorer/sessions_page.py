@@ -27,6 +27,8 @@ class SessionRow:
     url: str
     external_id: str
     """Its id, if it has a title."""
+    begins: str
+    """The title of its first memory."""
     agent: Link | None
     project: Link
     begun: str
@@ -143,6 +145,7 @@ def _session_row(row: ListedSession, request: SessionsRequest, zone: tzinfo) -> 
         label=session_label(session),
         url=session_url(session.pk),
         external_id=session.external_id if session.title else "",
+        begins=plain_title(row.begins),
         agent=Link(session.agent, sessions_url(request.with_(agent=(session.agent,)))) if session.agent else None,
         project=Link(project.name or project.slug, sessions_url(request.with_(project=(project.slug,)))),
         begun=moment_label(begun, zone) if begun else "",

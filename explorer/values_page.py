@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from explorer.http import Pager, build_pager
 from explorer.links import Link, curate_url, explore_url, merge_url, removal_url, values_url
 from explorer.page import Notice, did_you_mean_text
-from explorer.sidebar import Chip, FacetRow, HiddenField, build_chips, hidden_fields, value_rows
+from explorer.sidebar import Chip, FacetRow, HiddenField, build_chips, hidden_fields, row_id, value_rows
 from search.query import SearchQuery
-from search.result import FacetPage
+from search.result import FacetPage, Initial
 from text.formatting import memories, number, plural
 
 
@@ -30,6 +30,8 @@ class ValuesContext:
     listing_url: str
     """The URL of this listing without the selection, which the form adds."""
     sorts: tuple[Link, ...]
+    letters: tuple[Link, ...]
+    """If there are several pages: the letters with which names begin, each a link to the first of them."""
     pager: Pager | None
     notices: tuple[Notice, ...]
     crumbs: tuple[Link, ...]
@@ -85,6 +87,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
             Link("Most first", at(sort=""), current=listing.sort == "count"),
             Link("A–Z", at(sort="name"), current=listing.sort == "name"),
         ),
+        letters=tuple(_letter_link(page, initial, at) for initial in page.initials),
         pager=_values_pager(page, at_page),
         notices=(*notices, *warnings),
         crumbs=crumbs,
@@ -97,6 +100,14 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         merge=_change_link("Merge", merge_url(page.facet.key), query, page, listing_parameters),
         remove=_change_link("Remove", removal_url(page.facet.key), query, page, listing_parameters),
     )
+
+
+def _letter_link(page: FacetPage, initial: Initial, at: Callable[..., str]) -> Link:
+    """The page of a listing by name, at the first value with this letter."""
+    place = 1 + initial.place // page.listing.page_size
+    url = f"{at(sort='name', page='' if place == 1 else str(place))}#{row_id(page.facet.key, initial.value)}"
+    name = "Names that begin with no letter" if initial.letter == "#" else f"Names from {initial.letter}"
+    return Link(initial.letter, url, name)
 
 
 def _change_link(verb: str, url: str, query: SearchQuery, page: FacetPage, listing: dict[str, str]) -> Link | None:

@@ -106,7 +106,9 @@ def explore(request: PageRequest) -> HttpResponse:
     explains = any(part.startswith("why-") for part in opened)
     detail = HitDetail.NONE if is_map else HitDetail.FULL if explains else HitDetail.CARD
     if unified_result is None:
-        result = run(query, viewer, include_facets=True, with_corpus=True, split=query.split_by, detail=detail)
+        result = run(
+            query, viewer, include_facets=True, with_corpus=True, split=query.split_by, detail=detail, drops_early=True
+        )
     else:
         result = unified_result.answer
     ids, total = _listed(result, unified_result)

@@ -6,7 +6,7 @@ Every number is that of a slice, which the engine counted and the explore page s
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -29,7 +29,7 @@ from search.run import date_histograms, run, totals
 from search.saved_views import OpenableView, ViewCount, count_views, openable_views
 from search.typed import as_text
 from text.dates import check_start, start_of
-from text.formatting import date_text, local_time, number
+from text.formatting import local_time, number
 from text.titles import plain_title
 from web.cache import RepeatedReads
 from web.params import Params, Value
@@ -39,8 +39,6 @@ FIRST_SPAN = "7d"
 _NEWS = 5
 _LISTED = 6
 _TYPES = 5
-# Times before the first bar hold at most this share of the memories; they are left out if they are that share of bars.
-_HARDLY, _WORTH_CUTTING = 0.02, 0.2
 _MONTHS = 24
 _COVERED = ("category", "concept", "entity")
 # Changes of what one believes come first.
@@ -139,8 +137,7 @@ class Overview:
     contributors: tuple[Contributor, ...]
     news: tuple[News, ...]
     growth: Histogram
-    earlier: Slice | None
-    """The memories before the first bar of `growth`, labelled by its year, or by its day within a year."""
+    """All memories over time, without early times that hold hardly anything."""
     types: tuple[tuple[Slice, dict[str, int]], ...]
     """The largest types, each with its number by the first day of a bar of `growth`."""
     newest: tuple[ProjectNews, ...]
@@ -188,7 +185,7 @@ def _overview(viewer: Viewer, first: datetime, now: datetime, views: tuple[Opena
     everything, lately, fresh = SearchQuery(), SearchQuery(updated_since=since), SearchQuery(date_from=since)
     corpus = _counted(everything, viewer)
     changed = _counted(lately.with_(sort=Sort.UPDATED), viewer)
-    growth, earlier = _growth(corpus, viewer)
+    growth = corpus.histogram or Histogram()
     serving = EmbeddingModel.objects.filter(state=EmbeddingModel.State.SERVING).first()
     progress = memory_progress(data_revision(), serving.pk) if serving else None
     return Overview(
@@ -206,7 +203,6 @@ def _overview(viewer: Viewer, first: datetime, now: datetime, views: tuple[Opena
         contributors=_contributors(changed, fresh, viewer),
         news=_news(viewer, changed),
         growth=growth,
-        earlier=earlier,
         types=_by_bar(_parts(corpus, "type")[:_TYPES], growth, viewer),
         newest=_newest(_parts(corpus, "project"), viewer, now),
         project_count=_distinct(corpus, "project"),
@@ -221,7 +217,7 @@ def _overview(viewer: Viewer, first: datetime, now: datetime, views: tuple[Opena
 
 
 def _counted(query: SearchQuery, viewer: Viewer) -> SearchResult:
-    return run(query, viewer, include_facets=True, facet_limit=_LISTED, detail=HitDetail.NONE)
+    return run(query, viewer, include_facets=True, facet_limit=_LISTED, detail=HitDetail.NONE, drops_early=True)
 
 
 def _sliced(queries: Sequence[tuple[SearchQuery, str]], viewer: Viewer) -> tuple[Slice, ...]:
@@ -252,23 +248,6 @@ def _parts(result: SearchResult, key: str) -> tuple[Slice, ...]:
         for value in _values(result, key)[:_LISTED]
         if value.count
     )
-
-
-def _growth(corpus: SearchResult, viewer: Viewer) -> tuple[Histogram, Slice | None]:
-    """The histogram of the corpus without the early times that hold hardly anything, and these."""
-    whole = corpus.histogram or Histogram()
-    before = place = 0
-    while place < len(whole.bars) and before + whole.bars[place].all <= _HARDLY * corpus.total:
-        before += whole.bars[place].all
-        place += 1
-    # Hours are those of two days at most.
-    if not before or place < len(whole.bars) * _WORTH_CUTTING or whole.interval == Interval.HOUR:
-        return whole, None
-    first = whole.bars[place].first
-    (drawn,) = date_histograms([corpus.query.with_(date_from=first)], viewer)
-    day_before = date.fromisoformat(first[:10]) - timedelta(days=1)
-    label = first[:4] if first.endswith("-01-01") else date_text(first)
-    return drawn, Slice(label, before, corpus.query.with_(date_to=day_before.isoformat()))
 
 
 def _by_bar(parts: Sequence[Slice], growth: Histogram, viewer: Viewer) -> tuple[tuple[Slice, dict[str, int]], ...]:

@@ -66,7 +66,6 @@ class Growth:
     """Memories over time by type, as stacked columns with a table."""
 
     plot: Plot
-    earlier: Link | None
     series: tuple[Series, ...]
     marks: tuple[YearMark, ...]
     headings: tuple[str, ...]
@@ -288,10 +287,7 @@ def _growth(found: Overview, zone: tzinfo, now: datetime) -> Growth:
         for place, (bar, plot_bar) in enumerate(zip(bars, plot.bars, strict=True))
         if bar.all
     )
-    earlier = (
-        Link(f"‹ {found.earlier.shown} before {found.earlier.label}", found.earlier.url) if found.earlier else None
-    )
-    return Growth(plot, earlier, tuple(series), _year_marks(plot), tuple(part.label for _, part, _ in columns), rows)
+    return Growth(plot, tuple(series), _year_marks(plot), tuple(part.label for _, part, _ in columns), rows)
 
 
 def _height(count: int, peak: int) -> str:

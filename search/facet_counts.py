@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
@@ -22,7 +22,15 @@ from search.engines.base import (
     ValueCount,
 )
 from search.facets import FACET, FACETS, DateBuckets, Facet, FacetKind, FacetSpec, FacetValue
-from search.histogram import Histogram, build_histogram, build_hours, effective_interval, histogram_domain
+from search.histogram import (
+    Histogram,
+    build_histogram,
+    build_hours,
+    count_before,
+    effective_interval,
+    histogram_domain,
+    without_early_days,
+)
 from search.plan import ResolvedQuery, visible_ids
 from search.query import Interval, SearchQuery
 from text.analysis import fold
@@ -54,7 +62,9 @@ class Counted:
     """
 
 
-def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, facet_limit: int | None) -> Counted:
+def count_facets(
+    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, facet_limit: int | None, *, drops_early: bool = False
+) -> Counted:
     """Count every facet; on an error or timeout only the total, with the reason."""
     plan = resolved.plan
     tree = _tree_candidates(resolved) if facet_limit is None else []
@@ -62,7 +72,8 @@ def count_facets(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, fa
     requests = [_request(spec, plan, tree, always, facet_limit) for spec in FACETS]
     try:
         counts = _counts(engine, resolved, requests)
-        histogram = replace(histogram_of(engine, query, resolved, counts), at_least=counts.days_truncated)
+        drawn = histogram_of(engine, query, resolved, counts, drops_early=drops_early)
+        histogram = replace(drawn, at_least=counts.days_truncated)
     except EngineTimeoutError:
         return _unavailable(engine, plan, "Counting took too long.")
     except (OperationalError, InterfaceError):
@@ -413,15 +424,30 @@ def _parents(engine: Engine, resolved: ResolvedQuery, ids: Sequence[int]) -> set
 
 
 def histogram_of(
-    engine: Engine, query: SearchQuery, resolved: ResolvedQuery, counts: Counts, *, margin: bool = True
+    engine: Engine,
+    query: SearchQuery,
+    resolved: ResolvedQuery,
+    counts: Counts,
+    *,
+    margin: bool = True,
+    drops_early: bool = False,
 ) -> Histogram:
-    """The histogram of a query from its counts; with a margin, also of the time around its dates."""
+    """The histogram of a query from its counts; with a margin, also of the time around its dates.
+
+    `drops_early` leaves out early times that hold hardly anything, unless the query has dates or an interval.
+    """
     plan, zone = resolved.plan, resolved.zone
     first = local_time(plan.start, zone).date() if plan.start else None
     last = local_time(plan.end - timedelta(microseconds=1), zone).date() if plan.end else None
     domain = histogram_domain(counts.days, first, last, margin=margin)
     if domain is None:
         return Histogram()
+    if drops_early and first is None and last is None and query.bucket == Interval.AUTO:
+        shorter = without_early_days(counts.days, domain)
+        if shorter != domain:
+            drawn = build_histogram(counts.days, shorter)
+            begin = date.fromisoformat(drawn.bars[0].first)
+            return replace(drawn, earlier=count_before(counts.days, begin))
     interval, _ = effective_interval(query.bucket, *domain)
     if interval == Interval.HOUR:
         hours = engine.hours(plan, zone=zone)

@@ -14,6 +14,8 @@ from text.dates import instant
 from text.formatting import MONTHS, day_text
 
 MAX_BARS = 60
+# Early days that hold at most this share of the memories are left out if they are at least that share of all days.
+_HARDLY, _WORTH_CUTTING = 0.02, 0.2
 # Years per bar if a bar per year would be too many: one memory dated in the year 1 is enough for that.
 _YEAR_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 _FIRST_INSTANT, _LAST_INSTANT = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -84,6 +86,8 @@ class Histogram:
     unavailable: str = ""
     at_least: bool = False
     """Whether the counts are lower bounds."""
+    earlier: int = 0
+    """The memories before the first bar, if early days are left out."""
 
     @property
     def peak(self) -> Bar | None:
@@ -110,6 +114,21 @@ def histogram_domain(
     except OverflowError:
         return earliest, latest
     return max(earliest, wide[0]), min(latest, wide[1])
+
+
+def without_early_days(counts: DayCounts, domain: tuple[date, date]) -> tuple[date, date]:
+    """The domain without a long time at its begin that holds hardly anything; it then begins with a month or a year."""
+    first, last = domain
+    until = np.cumsum(counts.all)
+    kept = date.fromordinal(int(counts.days[np.searchsorted(until, _HARDLY * until[-1], "right")]))
+    begin = bucket_start(kept, Interval.YEAR if last.year - first.year > 4 else Interval.MONTH)
+    is_long = begin > first and (begin - first).days >= _WORTH_CUTTING * (last - first).days
+    return (begin, last) if is_long else domain
+
+
+def count_before(counts: DayCounts, day: date) -> int:
+    """The memories of earlier days, whatever the dates of the query."""
+    return int(counts.all[: np.searchsorted(counts.days, day.toordinal())].sum())
 
 
 def choose_interval(first: date, last: date, most: int = MAX_BARS) -> tuple[Interval, int]:

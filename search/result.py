@@ -284,6 +284,15 @@ class FacetListing(ExtraParams):
 
 
 @dataclass(frozen=True, slots=True)
+class Initial:
+    """The first of the values, by name, that begin with a letter; "#" stands for all that begin with none."""
+
+    letter: str
+    place: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class FacetPage:
     """A page of the values of a facet. `facet.distinct` counts the values that match the listing's search."""
 
@@ -297,6 +306,8 @@ class FacetPage:
     labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
     corpus: CorpusCounts = CorpusCounts()
     timings: dict[str, float] = field(default_factory=dict)
+    # Of a listing that has several pages.
+    initials: tuple[Initial, ...] = ()
 
     @property
     def lower_bounds(self) -> tuple[str, ...]:

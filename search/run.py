@@ -25,6 +25,7 @@ from search.engines.base import (
     MatchSet,
     Place,
     Value,
+    ValueCount,
     VectorQuery,
 )
 from search.engines.index.outbox import backlog
@@ -55,6 +56,7 @@ from search.result import (
     FacetPage,
     HistogramSplit,
     HitDetail,
+    Initial,
     NamedTerm,
     SearchResult,
     SearchWarning,
@@ -82,18 +84,20 @@ def run(
     with_corpus: bool = False,
     after: Place | None = None,
     split: str = "",
+    drops_early: bool = False,
 ) -> SearchResult:
     """Answer one query for one viewer. See docs/facets.md for the match set and the counting rules.
 
     `include_facets` overrides that of the query. `facet_limit` is the number of values per facet, largest first,
     instead of those of the sidebar. `with_corpus` adds the counts of all visible memories. In an order by date or
     title, the hits begin `after` a place, if one is given, wherever the page of the query begins. `split` is the facet
-    by whose values the bars of the histogram are counted too.
+    by whose values the bars of the histogram are counted too. `drops_early` leaves early times that hold
+    hardly anything out of the histogram, which says how much they hold.
     """
 
     def answer(engine: Engine) -> SearchResult:
         counts_facets = query.include_facets if include_facets is None else include_facets
-        result = _run(engine, query, viewer, counts_facets, facet_limit, detail, after, split)
+        result = _run(engine, query, viewer, counts_facets, facet_limit, detail, after, split, drops_early)
         if not with_corpus:
             return result
         corpus = corpus_counts(engine, viewer)
@@ -114,6 +118,7 @@ def _run(
     detail: HitDetail,
     after: Place | None,
     split: str,
+    drops_early: bool,
 ) -> SearchResult:
     watch = Stopwatch(engine.waited_ms)
     counted: Counted | None = None
@@ -123,7 +128,7 @@ def _run(
             resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
         if include_facets:
             with watch.stage("facets"):
-                counted = count_facets(engine, query, resolved, facet_limit)
+                counted = count_facets(engine, query, resolved, facet_limit, drops_early=drops_early)
                 parts = _split(engine, resolved, counted, split) if split else None
         with watch.stage("search"):
             summary = counted.summary if counted else engine.match([resolved.plan], reuse=True)[0]
@@ -182,10 +187,10 @@ def _split(engine: Engine, resolved: ResolvedQuery, counted: Counted, key: str) 
 def facet_page(
     query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer, *, with_corpus: bool = False
 ) -> FacetPage:
-    """A page of the values of a facet under a query."""
+    """A page of the values of a facet under a query; `with_corpus` also with counts of the corpus, and initials."""
 
     def answer(engine: Engine) -> FacetPage:
-        page = _facet_page(engine, query, FACET[key], listing, viewer)
+        page = _facet_page(engine, query, FACET[key], listing, viewer, with_initials=with_corpus)
         if not with_corpus:
             return page
         corpus = corpus_counts(engine, viewer)
@@ -226,7 +231,7 @@ def _alone(engine: Engine, query: SearchQuery, resolved: ResolvedQuery) -> Histo
 
 
 def _facet_page(
-    engine: Engine, query: SearchQuery, spec: FacetSpec, listing: FacetListing, viewer: Viewer
+    engine: Engine, query: SearchQuery, spec: FacetSpec, listing: FacetListing, viewer: Viewer, *, with_initials: bool
 ) -> FacetPage:
     watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("facets"):
@@ -240,12 +245,16 @@ def _facet_page(
                 warnings.append(SearchWarning(f"No category is named “{listing.parent}”.", "parent"))
             only = tuple(child.id for below in resolved.names.children(parents).values() for child in below)
         request = FacetRequest(spec.key, only=only)
+        initials: tuple[Initial, ...] = ()
         try:
             counts = engine.counts(resolved.plan, [request], zone=resolved.zone, now=resolved.now, days=False)
         except EngineTimeoutError:
             facet = Facet(spec.key, unavailable="Counting took too long.")
         else:
-            facet = _listed_facet(engine, spec, resolved, listing, summary, counts.facets[spec.key])
+            listed = _listed_values(spec, resolved, listing, counts.facets[spec.key])
+            facet = _listed_facet(engine, spec, resolved, listing, summary, counts.facets[spec.key], listed)
+            if with_initials and len(listed) > listing.page_size:
+                initials = _initials(spec, listed, resolved)
             if (listing.page - 1) * listing.page_size >= max(1, facet.distinct):
                 warnings.append(SearchWarning(f"Page {listing.page} is past the last page.", "page"))
     return FacetPage(
@@ -256,6 +265,7 @@ def _facet_page(
         warnings=tuple(warnings),
         labels=resolved.labels,
         timings=watch.timings,
+        initials=initials,
     )
 
 
@@ -264,15 +274,10 @@ def _visible_categories(engine: Engine, resolved: ResolvedQuery, name: str) -> s
     return visible_ids(engine, resolved.plan.project_ids, "category", [node.id for node in nodes])
 
 
-def _listed_facet(
-    engine: Engine,
-    spec: FacetSpec,
-    resolved: ResolvedQuery,
-    listing: FacetListing,
-    summary: MatchSet,
-    counts: FacetCounts,
-) -> Facet:
-    """The values of a page of a listing. `distinct` is the number of values on all pages."""
+def _listed_values(
+    spec: FacetSpec, resolved: ResolvedQuery, listing: FacetListing, counts: FacetCounts
+) -> list[ValueCount]:
+    """The values of all pages of a listing, in its order."""
     listed = list(counts.values)
     if resolved.plan.project_ids is not None and spec.kind in {FacetKind.IDS, FacetKind.TREE}:
         listed = by_count_and_name(spec, listed, resolved)
@@ -282,6 +287,30 @@ def _listed_facet(
         listed = [v for v in listed if v.value in terms and wanted in fold(terms[v.value].label)]
         if listing.sort == "name":
             listed.sort(key=lambda v: (fold(terms[v.value].label), str(v.value)))
+    return listed
+
+
+def _initials(spec: FacetSpec, listed: Sequence[ValueCount], resolved: ResolvedQuery) -> tuple[Initial, ...]:
+    """The letters with which the names of values begin, each with its first value in the order of names."""
+    terms = value_terms(spec, [v.value for v in listed], resolved)
+    names = sorted((fold(terms[v.value].label), str(v.value), v.value) for v in listed if v.value in terms)
+    first: dict[str, Initial] = {}
+    for place, (name, _, value) in enumerate(names):
+        letter = name[0].upper() if name[:1].isalpha() else "#"
+        first.setdefault(letter, Initial(letter, place, terms[value].value))
+    return tuple(first.values())
+
+
+def _listed_facet(
+    engine: Engine,
+    spec: FacetSpec,
+    resolved: ResolvedQuery,
+    listing: FacetListing,
+    summary: MatchSet,
+    counts: FacetCounts,
+    listed: Sequence[ValueCount],
+) -> Facet:
+    """The values of a page of a listing. `distinct` is the number of values on all pages."""
     begin = (listing.page - 1) * listing.page_size
     shown = listed[begin : begin + listing.page_size]
     hides = hidden_by_exclusions(engine, resolved, summary.total)

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from explorer.sidebar import row_id
 from explorer.values_page import build_values_context
 from search.facets import Facet, FacetValue
-from search.result import FacetListing, FacetPage
+from search.result import FacetListing, FacetPage, Initial
 from tests.explorer.contexts import CORPUS, context_of, panel_of, query_of, tag_values
 
 # --- facets -------------------------------------------------------------------------------------------------------
@@ -254,6 +255,18 @@ def test_values_page_has_pages():
     assert [page.label for page in context.pager.pages] == ["1", "2", "3"]
     assert context.pager.pages[0].url == "/facets/tag/?page_size=2"
     assert context.pager.pages[2].url == "/facets/tag/?page=3&page_size=2"
+
+
+def test_values_page_of_several_pages_leads_to_the_first_name_with_each_letter():
+    initials = (Initial("#", 0, "2fa"), Initial("B", 1, "black tea"), Initial("K", 3, "kettle"))
+    context = values_of("q=tea", FacetListing(page_size=2), distinct=6, initials=initials)
+    assert [(letter.label, letter.url) for letter in context.letters] == [
+        ("#", f"/facets/tag/?q=tea&page_size=2&sort=name#{row_id('tag', '2fa')}"),
+        ("B", f"/facets/tag/?q=tea&page_size=2&sort=name#{row_id('tag', 'black tea')}"),
+        ("K", f"/facets/tag/?q=tea&page_size=2&page=2&sort=name#{row_id('tag', 'kettle')}"),
+    ]
+    assert context.letters[0].name == "Names that begin with no letter"
+    assert values_of().letters == ()
 
 
 def test_level_of_the_tree_shows_last_names_and_the_way_down():

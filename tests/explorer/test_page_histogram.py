@@ -50,6 +50,12 @@ def test_caption_says_when_by_what_and_where_it_peaks():
     assert context_of(histogram=day).plot.caption == "22 Nov 2026, by day · peak 3 on 22 Nov 2026"
 
 
+def test_memories_before_the_first_bar_are_counted_and_linked():
+    assert context_of("q=tea", histogram=MONTHS).plot.earlier is None
+    earlier = context_of("q=tea", histogram=replace(MONTHS, earlier=1_234)).plot.earlier
+    assert (earlier.label, earlier.url) == ("‹ 1,234 before 1 Mar 2026", "/explore/?q=tea&to=2026-02-28")
+
+
 def test_handles_stand_on_the_dates():
     plot = context_of("from=2026-04-10&to=2026-05-20", histogram=MONTHS).plot
     assert [(handle.end, handle.value, handle.text) for handle in plot.handles] == [
