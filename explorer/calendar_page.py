@@ -8,16 +8,21 @@ from datetime import date, timedelta
 from pydantic import Field
 
 from explorer.links import Link, calendar_url, explore_url, matrix_url
+from explorer.matrix_page import MatrixCell, MatrixRow, count_shade
 from explorer.page import Notice, did_you_mean_text
 from explorer.page_query import PageQuery
 from explorer.sidebar import Chip, build_chips
 from search.calendar_days import CalendarDays
 from search.facets import DATE_KEY
+from search.histogram import bucket_end
+from search.query import Interval
 from text.formatting import MONTHS, day_text, memories, number, plural
 from web.params import Params
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _SHADES = 5
+# Years in the table of months, the newest first; each has some thirty nodes.
+_YEARS = 12
 
 
 class CalendarRequest(Params):
@@ -62,6 +67,9 @@ class CalendarContext:
     years: tuple[Link, ...]
     months: tuple[MonthHeading, ...]
     rows: tuple[WeekdayRow, ...]
+    month_names: tuple[str, ...]
+    by_month: tuple[MatrixRow, ...]
+    """The months of the newest years, if there are several."""
     in_numbers: Link | None
     unavailable: str
 
@@ -87,6 +95,8 @@ def build_calendar(query: PageQuery, found: CalendarDays, problems: Sequence[Not
         ),
         months=tuple(_months(found)) if found.year else (),
         rows=_rows(found) if found.year else (),
+        month_names=tuple(MONTHS),
+        by_month=_by_month(found) if len(found.years) > 1 else (),
         in_numbers=Link(
             "In numbers, by month and type",
             matrix_url(found.base.between(first, last).with_(bucket="month"), {"rows": "type", "columns": DATE_KEY}),
@@ -130,10 +140,14 @@ def _cell(found: CalendarDays, ordinal: int, peak: int) -> CalendarDay:
     count = found.days.get(day, 0)
     if not count:
         return CalendarDay(shade="")
-    # By the logarithm: one busy day must not make all others look the same.
-    shade = 1 + round((_SHADES - 1) * math.log(count) / math.log(peak)) if peak > 1 else _SHADES
+    shade = day_shade(count, peak)
     name = f"{WEEKDAYS[day.weekday()]}, {day_text(day)}: {number(count, at_least=found.at_least)}"
     return CalendarDay(name, explore_url(found.base.between(day.isoformat(), day.isoformat())), f"d{shade}")
+
+
+def day_shade(count: int, peak: int) -> int:
+    """The shade of a day from 1 to 5, by the logarithm: one busy day must not make all others look the same."""
+    return 1 + round((_SHADES - 1) * math.log(count) / math.log(peak)) if peak > 1 else _SHADES
 
 
 def _months(found: CalendarDays) -> list[MonthHeading]:
@@ -151,3 +165,21 @@ def _months(found: CalendarDays) -> list[MonthHeading]:
         name = f"{label} {year}: {number(count, at_least=found.at_least)}"
         headings.append(MonthHeading(label, name, following - column, url))
     return headings
+
+
+def _by_month(found: CalendarDays) -> tuple[MatrixRow, ...]:
+    years = found.years[-_YEARS:]
+    peak = max(count for (year, _), count in found.months.items() if year >= years[0][0])
+    rows = []
+    for year, in_year in reversed(years):
+        cells = []
+        for month, label in enumerate(MONTHS, 1):
+            count = found.months.get((year, month), 0)
+            first = date(year, month, 1)
+            last = bucket_end(first, Interval.MONTH)
+            url = explore_url(found.base.between(first.isoformat(), last.isoformat())) if count else ""
+            shown = number(count, at_least=found.at_least) if count else ""
+            cells.append(MatrixCell(url, shown, f"{label} {year}: {shown or 0}", count_shade(count, peak)))
+        shown = number(in_year, at_least=found.at_least)
+        rows.append(MatrixRow(str(year), calendar_url(found.query, year), shown, tuple(cells)))
+    return tuple(rows)

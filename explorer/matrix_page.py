@@ -180,9 +180,14 @@ def _cell(found: Matrix, row: Line, column: Line, count: int, shade: Shade, peak
         name += f", {expected:,.1f} expected"
         colour = _deviation(count, expected)
     else:
-        colour = f"l{math.ceil(_SHADES * math.sqrt(count / peak))}" if count else ""
+        colour = count_shade(count, peak)
     url = explore_url(found.cell_query(row, column)) if count else ""
     return MatrixCell(url, shown if count or colour else "", name, colour)
+
+
+def count_shade(count: int, peak: int) -> str:
+    """The class of a cell by its count."""
+    return f"l{math.ceil(_SHADES * math.sqrt(count / peak))}" if count else ""
 
 
 def _deviation(count: int, expected: float) -> str:

@@ -6,7 +6,7 @@ Every number is that of a slice, which the engine counted and the explore page s
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -21,6 +21,7 @@ from explorer.listings import Listed, ListedSession, SessionsRequest, list_sessi
 from memories.embedding.progress import EmbeddedShare, memory_progress
 from memories.models import EmbeddingModel, Memory
 from memories.queries import visible_to
+from search.calendar_days import days_since
 from search.facets import FACET, FacetValue
 from search.histogram import Histogram
 from search.query import EVER, Interval, SearchQuery, Sort
@@ -40,6 +41,7 @@ _NEWS = 5
 _LISTED = 6
 _TYPES = 5
 _MONTHS = 24
+STRIP_WEEKS = 53
 _COVERED = ("category", "concept", "entity")
 # Changes of what one believes come first.
 _READ_FIRST = "decision"
@@ -138,6 +140,8 @@ class Overview:
     news: tuple[News, ...]
     growth: Histogram
     """All memories over time, without early times that hold hardly anything."""
+    days: dict[date, int]
+    """The days of the last year that have memories, with their numbers."""
     types: tuple[tuple[Slice, dict[str, int]], ...]
     """The largest types, each with its number by the first day of a bar of `growth`."""
     newest: tuple[ProjectNews, ...]
@@ -155,6 +159,11 @@ class Overview:
     @property
     def waiting(self) -> int:
         return sum(count for _, _, count in self.questions)
+
+
+def strip_start(today: date) -> date:
+    """The first day of the weeks that the calendar of the home page shows: a Monday, a year before this week."""
+    return today - timedelta(days=today.weekday(), weeks=STRIP_WEEKS - 1)
 
 
 # Some hundred statements: counted at most once at a time for a person, and not for every revision of busy writers.
@@ -203,6 +212,7 @@ def _overview(viewer: Viewer, first: datetime, now: datetime, views: tuple[Opena
         contributors=_contributors(changed, fresh, viewer),
         news=_news(viewer, changed),
         growth=growth,
+        days=days_since(everything, strip_start(local_time(now, viewer.timezone).date()), viewer),
         types=_by_bar(_parts(corpus, "type")[:_TYPES], growth, viewer),
         newest=_newest(_parts(corpus, "project"), viewer, now),
         project_count=_distinct(corpus, "project"),

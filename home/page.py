@@ -1,23 +1,25 @@
 """The context of the home page. Pure: no database, no request."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 
 from django.urls import reverse
 
 from curation.suggestions.pages import review_url
 from curation.suggestions.params import ReviewQuery
+from explorer.calendar_page import day_shade
 from explorer.histogram_plot import Plot, build_plot
-from explorer.links import Link, explore_url, filter_url, memory_url
+from explorer.links import Link, calendar_url, explore_url, filter_url, memory_url
 from explorer.listings import SessionsRequest
 from explorer.saved_views import ViewRow, build_rows
 from explorer.sessions_page import SessionRow, build_sessions, sessions_url
-from home.overview import FIRST_SPAN, Coverage, Idea, News, Overview, ProjectNews, Slice
+from home.overview import FIRST_SPAN, STRIP_WEEKS, Coverage, Idea, News, Overview, ProjectNews, Slice, strip_start
 from memories.embedding.progress import EmbeddedShare
 from memories.models import Memory
-from search.query import SearchQuery
-from text.formatting import MONTHS, local_time, memories, moment_label, number, type_family
+from search.histogram import bucket_end
+from search.query import Interval, SearchQuery
+from text.formatting import MONTHS, day_text, local_time, memories, moment_label, number, plural, type_family
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _WEEK = timedelta(days=6)
@@ -59,6 +61,19 @@ class Series:
 class YearMark:
     x: str
     label: str
+
+
+@dataclass(frozen=True, slots=True)
+class DayStrip:
+    """The days of the last year as squares, a column per week: a path for each shade, from 0 for empty days to 5."""
+
+    width: int
+    paths: tuple[tuple[int, str], ...]
+    months: tuple[tuple[str, Link], ...]
+    """Places in percent, and links to the memories of the month that begins there."""
+    days: str
+    busiest: Link
+    calendar: Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +134,7 @@ class HomePage:
     projects: tuple[Bar, ...]
     total: Link
     growth: Growth
+    strip: DayStrip | None
     waiting: Link
     questions: tuple[Link, ...]
     views: tuple[ViewRow, ...]
@@ -149,6 +165,7 @@ def build_home(found: Overview, *, asked: str, last_visit: datetime | None, now:
         projects=_bars(found.projects),
         total=_link(found.corpus),
         growth=_growth(found, zone, now),
+        strip=_strip(found, local_time(now, zone).date()) if found.days else None,
         waiting=Link(number(found.waiting), reverse("suggestions:review")),
         questions=tuple(
             Link(label, review_url(ReviewQuery.from_mapping({"kind": kind})), count=number(count))
@@ -288,6 +305,41 @@ def _growth(found: Overview, zone: tzinfo, now: datetime) -> Growth:
         if bar.all
     )
     return Growth(plot, tuple(series), _year_marks(plot), tuple(part.label for _, part, _ in columns), rows)
+
+
+def _strip(found: Overview, today: date) -> DayStrip:
+    """Squares of 10 every 12 units, up to today."""
+    query, first, peak = found.corpus.query, strip_start(today), max(found.days.values())
+    days = [first + timedelta(days=n) for n in range((today - first).days + 1)]
+    squares: dict[int, list[str]] = {}
+    for n, day in enumerate(days):
+        count = found.days.get(day, 0)
+        square = f"M{n // 7 * 12} {n % 7 * 12}h10v10h-10z"
+        squares.setdefault(day_shade(count, peak) if count else 0, []).append(square)
+    busiest = max(found.days, key=lambda day: (found.days[day], day))
+    url = explore_url(query.between(busiest.isoformat(), busiest.isoformat()))
+    return DayStrip(
+        width=12 * STRIP_WEEKS - 2,
+        paths=tuple((shade, "".join(parts)) for shade, parts in sorted(squares.items())),
+        months=tuple(_strip_months(found, days)),
+        days=plural(len(found.days), "day"),
+        busiest=Link(f"{day_text(busiest)}, {memories(found.days[busiest])}", url),
+        calendar=Link("All days", calendar_url(query)),
+    )
+
+
+def _strip_months(found: Overview, days: Sequence[date]) -> Iterator[tuple[str, Link]]:
+    """The months that begin within the days, but for one that hardly has begun."""
+    for n, day in enumerate(days):
+        if day.day != 1 or n // 7 > STRIP_WEEKS - 3:
+            continue
+        last = bucket_end(day, Interval.MONTH)
+        name = MONTHS[day.month - 1]
+        count = sum(number for other, number in found.days.items() if day <= other <= last)
+        url = explore_url(found.corpus.query.between(day.isoformat(), last.isoformat()))
+        label = f"{name} {day.year}: {memories(count)}"
+        # A week whose first days are of the month before is that month's.
+        yield f"{100 * -(-n // 7) / STRIP_WEEKS:.2f}%", Link(name, url, label)
 
 
 def _height(count: int, peak: int) -> str:

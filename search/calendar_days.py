@@ -30,6 +30,8 @@ class CalendarDays:
     """The days of the year that have memories."""
     years: tuple[tuple[int, int], ...] = ()
     """The years that have memories, with their numbers, the first one first."""
+    months: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """The (year, month) pairs that have memories, with their numbers."""
     at_least: bool = False
     unavailable: str = ""
     warnings: tuple[SearchWarning, ...] = ()
@@ -46,6 +48,22 @@ def calendar_days(query: SearchQuery, year: int, viewer: Viewer) -> CalendarDays
     return with_engine(lambda engine: _calendar(engine, query, year, viewer), viewer)
 
 
+def days_since(query: SearchQuery, first: date, viewer: Viewer) -> dict[date, int]:
+    """The days from one on that have memories, with their numbers; none if counting takes too long."""
+
+    def answer(engine: Engine) -> dict[date, int]:
+        with snapshot():
+            since = query.with_(date_from=first.isoformat())
+            resolved = resolve_query(engine, since, viewer, datetime.now(UTC))
+            try:
+                counted = engine.counts(resolved.plan, [], zone=resolved.zone, now=resolved.now)
+            except EngineTimeoutError:
+                return {}
+        return {day: inside for day, _, inside in counted.days.listed() if inside}
+
+    return with_engine(answer, viewer)
+
+
 def _calendar(engine: Engine, query: SearchQuery, year: int, viewer: Viewer) -> CalendarDays:
     watch = Stopwatch(engine.waited_ms)
     base = base_query(query, DATE_KEY)
@@ -58,9 +76,10 @@ def _calendar(engine: Engine, query: SearchQuery, year: int, viewer: Viewer) -> 
         except EngineTimeoutError:
             return replace(found, unavailable="Counting took too long. A narrower search is faster.")
     rows = [(day, count) for day, count, _ in counted.days.listed()]
-    years = Counter[int]()
+    years, months = Counter[int](), Counter[tuple[int, int]]()
     for day, count in rows:
         years[day.year] += count
+        months[day.year, day.month] += count
     if not years:
         return replace(found, timings=watch.timings)
     last = max(years)
@@ -72,6 +91,7 @@ def _calendar(engine: Engine, query: SearchQuery, year: int, viewer: Viewer) -> 
         year=year,
         days={day: count for day, count in rows if day.year == year},
         years=tuple(sorted(years.items())),
+        months=months,
         at_least=counted.days_truncated,
         timings=watch.timings,
     )

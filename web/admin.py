@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Model
+from django.contrib.admin.widgets import AdminSplitDateTime
+from django.db.models import DateTimeField, Model
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -19,12 +20,25 @@ else:
 
 admin.site.site_header = "Mnemoscope · curation"
 admin.site.site_title = "Mnemoscope"
-admin.site.index_title = "Curation"
+admin.site.index_title = "All records"
 admin.site.empty_value_display = "–"
+
+
+class DayAndTime(AdminSplitDateTime):
+    """The two inputs of a time, each with the name that Django only writes beside it."""
+
+    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+        super().__init__(attrs)
+        for widget, name in zip(self.widgets, ("Date", "Time"), strict=True):
+            widget.attrs["aria-label"] = name
 
 
 class CurationAdmin(ModelAdmin):
     """A list without a count of all rows, and with facet counts on request only."""
+
+    formfield_overrides = {  # as in Django
+        DateTimeField: {"form_class": forms.SplitDateTimeField, "widget": DayAndTime}
+    }
 
     show_full_result_count = False
     show_facets = admin.ShowFacets.ALLOW

@@ -20,6 +20,8 @@ class SitePage(NamedTuple):
     then: str = ""
     status: int = 200
     is_public: bool = False
+    awaits: str = ""
+    """What a script adds, if the page is not complete without."""
 
     def address(self, fetch: Callable[[str], str]) -> str | None:
         """Where it is on a site, None if nothing there leads to it; `fetch` gives the HTML of a path."""
@@ -96,6 +98,10 @@ PAGES = (
     SitePage("account", "/settings/account/"),
     SitePage("keys", "/settings/keys/"),
     SitePage("people", "/people/"),
+    SitePage("api", "/api/docs", awaits=".opblock"),
+    SitePage("admin", "/admin/"),
+    SitePage("admin-list", "/admin/memories/memory/"),
+    SitePage("admin-form", "/admin/memories/memory/", (r"/admin/memories/memory/\d+/change/",)),
     SitePage("lost", "/no-such-page/", status=404),
     SitePage("sign-in", "/sign-in/", is_public=True),
 )

@@ -38,6 +38,8 @@ def draw(tab: Page, one: SitePage, url: str, folder: Path) -> list[str]:
         tab.set_viewport_size({"width": width, "height": height})
         answer = tab.goto(url, wait_until="networkidle")
         status = answer.status if answer else None
+        if one.awaits:
+            tab.wait_for_selector(one.awaits)
         nodes = max(nodes, tab.evaluate(NODES))
         if over := tab.evaluate(STICKS_OUT):
             faults.append(f"{over} px too wide at {width}")

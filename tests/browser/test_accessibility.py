@@ -27,8 +27,11 @@ OF_COLOURS = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]
 OF_SIZES = {"type": "rule", "values": ["target-size", "scrollable-region-focusable", "color-contrast"]}
 # The page stays loaded: colours are checked again in the other theme, sizes at the width of a phone.
 LOOKS = (("light", 1280, EVERY_RULE), ("dark", 1280, OF_COLOURS), ("light", 390, OF_SIZES))
-VIOLATIONS = """async (rules) => {
-    const found = await axe.run(document, {runOnly: rules, resultTypes: ["violations"]});
+# The markup of Swagger is not ours, nests links in buttons, and is dark by a filter, of which axe knows nothing.
+NOT_OURS = "#swagger-ui"
+VIOLATIONS = """async ([rules, notOurs]) => {
+    const scope = {include: [["html"]], exclude: [[notOurs]]};
+    const found = await axe.run(scope, {runOnly: rules, resultTypes: ["violations"]});
     return found.violations.flatMap((rule) => rule.nodes.map((node) =>
         `${rule.id} ${node.target.join(" ")}: ${[...node.any, ...node.all, ...node.none][0]?.message}`));
 }"""
@@ -83,10 +86,12 @@ def test_no_page_violates_wcag_in_either_theme_or_on_a_phone(everything, open_pa
             page.context.clear_cookies()
         answer = page.goto(everything.url + address)
         assert answer.status == one.status, f"{one.name} at {address}"
+        if one.awaits:
+            page.wait_for_selector(one.awaits)
         for theme, width, rules in LOOKS:
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=theme)
-            found = page.evaluate(VIOLATIONS, rules)
+            found = page.evaluate(VIOLATIONS, [rules, NOT_OURS])
             violations += [f"{one.name}, {theme}, {width} px: {violation}" for violation in found]
     open_page.complaints[:] = [text for text in open_page.complaints if "Failed to load resource" not in text]
     assert not violations, "\n".join(violations)

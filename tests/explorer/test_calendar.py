@@ -8,8 +8,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from access.viewer import Viewer
+from explorer.calendar_page import build_calendar
+from explorer.page_query import PageQuery
 from memories.models import Project
-from search.calendar_days import calendar_days
+from search.calendar_days import calendar_days, days_since
 from search.query import SearchQuery
 from search.run import run
 from tests.html import html_of
@@ -30,6 +32,23 @@ def test_a_day_is_that_of_the_time_zone_and_leads_to_its_memories(corpus, everyo
     assert found.days[date(2024, 1, 6)] == 2
     for day, count in found.days.items():
         assert run(found.base.between(day.isoformat(), day.isoformat()), everyone).total == count
+
+
+def test_months_add_up_to_their_years_and_are_listed_if_there_are_several(corpus, everyone):
+    found = calendar_days(SearchQuery(), 0, everyone)
+    assert sum(count for (year, _), count in found.months.items() if year == 2024) == 9
+    rows = build_calendar(PageQuery(), found).by_month
+    assert [(row.label, row.count, len(row.cells)) for row in rows] == [("2025", "5", 12), ("2024", "9", 12)]
+    assert rows[0].cells[2].name == "Mar 2025: 3"
+    assert rows[0].cells[2].url == "/explore/?from=2025-03-01&to=2025-03-31"
+
+
+def test_days_since_a_day_are_those_with_memories(corpus, everyone):
+    assert days_since(SearchQuery(), date(2025, 3, 2), everyone) == {
+        date(2025, 3, 30): 1,
+        date(2025, 6, 1): 1,
+        date(2025, 7, 4): 1,
+    }
 
 
 def test_hidden_memories_are_on_no_day(corpus):
