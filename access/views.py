@@ -60,7 +60,7 @@ class SignIn(LoginView):
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def account(request: HttpRequest) -> HttpResponse:
-    """What somebody may do, and how they sign in: another password, the accounts of the provider, if there is one."""
+    """The roles of somebody, and how they sign in: another password, the accounts of the provider, if there is one."""
     user = cast(User, request.user)
     form = PasswordForm(user, request.POST or None, request=request) if user.has_usable_password() else None
     if request.method == "POST" and form and form.is_valid():

@@ -306,7 +306,7 @@ class FacetPage:
     labels: Mapping[tuple[str, str], str] = field(default_factory=dict)
     corpus: CorpusCounts = CorpusCounts()
     timings: dict[str, float] = field(default_factory=dict)
-    # Of a listing that has several pages.
+    # For listings with several pages.
     initials: tuple[Initial, ...] = ()
 
     @property

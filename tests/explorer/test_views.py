@@ -447,7 +447,7 @@ def test_error_pages_say_what_to_do(reader, django_assert_num_queries, settings)
     with django_assert_num_queries(0):
         assert "Something went wrong" in render_to_string("500.html")
     for name in ("400.html", "403.html"):
-        assert "Go to Explore" in render_to_string(name)
+        assert "every memory, by words and by filters" in render_to_string(name)
 
 
 def test_page_leaves_nothing_of_itself_to_the_garbage_collector(rf, admin_user):
