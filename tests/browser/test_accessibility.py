@@ -86,8 +86,6 @@ def test_no_page_violates_wcag_in_either_theme_or_on_a_phone(everything, open_pa
             page.context.clear_cookies()
         answer = page.goto(everything.url + address)
         assert answer.status == one.status, f"{one.name} at {address}"
-        if one.awaits:
-            page.wait_for_selector(one.awaits)
         for theme, width, rules in LOOKS:
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=theme)
