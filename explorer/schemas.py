@@ -54,7 +54,8 @@ class HitWhy(BaseModel):
         description="The memory that superseded it, if it was moved down to follow this one."
     )
     relevance: float | None = Field(
-        description="By words and meaning, or words alone where it has no vector, from 0 to 1; or the second reading."
+        description="From 0 to 1: by words and meaning, or words alone where it has no vector, and by the results "
+        "that it resembles; by the cross-encoder where it scored this memory."
     )
     fused_rank: int | None = Field(
         description="Rank by words and meaning, of the first results, which are then compared with each other."

@@ -1,12 +1,15 @@
 """Semantic match sets: compared to the naive counter, truncated, and by every k-NN method."""
 
+import json
 import random
 from dataclasses import replace
+from itertools import product
 from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.db import connection, transaction
 from django.db.models import F
 from django.test import Client
@@ -21,6 +24,7 @@ from search.engines import knn
 from search.engines.base import VectorQuery
 from search.facets import FACET, FACETS, STATES
 from search.query import SearchQuery
+from search.ranking import COMPARED
 from search.run import run
 from tests.html import html_of
 from tests.oracle import facet_counts, load_documents, matching
@@ -168,6 +172,52 @@ def test_api_tells_why_and_what_is_alike(embedded, everyone):
     assert hit["score"] == pytest.approx(sum(why["score_parts"].values()))
     assert {reason["label"] for reason in why["reasons"]} == {"Words", "Meaning", "Score"}
     assert caller.get("/api/search", {"tag": "tea"}).json()["memories"][0]["why"] is None
+
+
+@pytest.fixture
+def many_teas(corpus, query_model, tmp_path):
+    """Thirty more memories of tea, so that the best results are compared with each other."""
+    leaves, uses = ("green", "black", "white"), ("brewed", "packed", "sold", "poured", "tasted")
+    records = [
+        {"project": "tea", "title": f"{leaf.title()} tea {n}", "content": f"{leaf} tea {n} is {use} in the house"}
+        for n, (leaf, use) in enumerate(product(leaves, uses * 2))
+    ]
+    path = tmp_path / "teas.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    call_command("import_memories", str(path), verbosity=0)
+    embed_everything()
+    clear_caches()
+
+
+def test_why_and_why_not_tell_the_place_that_the_comparison_with_neighbours_gave(many_teas, everyone, settings):
+    raw = make_key(name="agent", scopes=["read"], every_project=True, viewer=everyone).raw
+    caller = Client(headers={"Authorization": f"Bearer {raw}"})
+    query = {"q": "green tea brewed", "min_similarity": "0", "page_size": 100}
+    hits = caller.get("/api/search", query).json()["memories"]
+    compared = [hit for hit in hits if hit["why"]["fused_rank"]]
+    assert len(compared) == COMPARED
+    by_relevance = sorted(compared, key=lambda hit: hit["why"]["neighbour_rank"])
+    assert [hit["why"]["neighbour_rank"] for hit in by_relevance] == list(range(1, COMPARED + 1))
+    relevances = [hit["why"]["relevance"] for hit in by_relevance]
+    assert relevances == sorted(relevances, reverse=True)
+    assert any(hit["why"]["fused_rank"] != hit["why"]["neighbour_rank"] for hit in compared)
+    for place, hit in enumerate(hits, 1):
+        why = hit["why"]
+        assert hit["score"] == pytest.approx(sum(why["score_parts"].values()))
+        told = [reason["label"] for reason in why["reasons"]]
+        assert ("Neighbours" in told) == (why["fused_rank"] is not None)
+        if place in (1, 2, COMPARED, len(hits)):
+            asked = caller.get("/api/search/why-not", {**query, "id": hit["id"]}).json()
+            assert asked["verdict"] == f"It matches: result {place} of {len(hits)}, on page 1."
+    # The rank before is the one that there is without neighbours.
+    settings.SEARCH_NEIGHBOUR_WEIGHT = 0.0
+    clear_caches()
+    before = {hit["id"]: hit["why"] for hit in caller.get("/api/search", query).json()["memories"]}
+    fused = sorted(compared, key=lambda hit: hit["why"]["fused_rank"])
+    assert [before[hit["id"]]["fused_rank"] for hit in fused] == [None] * COMPARED
+    assert [before[hit["id"]]["relevance"] for hit in fused] == sorted(
+        (why["relevance"] for why in before.values()), reverse=True
+    )[:COMPARED]
 
 
 def test_who_may_not_see_everything_gets_no_scores_but_the_reasons(embedded, everyone):
