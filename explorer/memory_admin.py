@@ -4,7 +4,7 @@ Chunks and links have composite primary keys, which the admin cannot register: t
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, cast
 
@@ -223,13 +223,21 @@ class TermsMatch(Func):
     output_field = BooleanField()
 
 
+class NamedValues(admin.AllValuesFieldListFilter):
+    """The values of a text, with a word for the empty one, whose link would have no text."""
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        for choice in super().choices(changelist):
+            yield {**choice, "display": choice["display"] or "none"}
+
+
 @admin.register(Memory)
 class MemoryAdmin(ServiceAdmin):
     form = MemoryForm
     list_display = ("shown_id", "title", "project", "memory_type", "state", "source", "created_at", "pinned")
     list_display_links = ("shown_id", "title")
     list_select_related = ("project",)
-    list_filter = ("state", "project", "memory_type", "source", "pinned")
+    list_filter = ("state", "project", "memory_type", ("source", NamedValues), "pinned")
     date_hierarchy = "created_at"
     ordering = ("-created_at", "-pk")
     search_fields = ("title",)

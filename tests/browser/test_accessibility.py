@@ -91,5 +91,7 @@ def test_no_page_violates_wcag_in_either_theme_or_on_a_phone(everything, open_pa
             page.emulate_media(color_scheme=theme)
             found = page.evaluate(VIOLATIONS, [rules, NOT_OURS])
             violations += [f"{one.name}, {theme}, {width} px: {violation}" for violation in found]
-    open_page.complaints[:] = [text for text in open_page.complaints if "Failed to load resource" not in text]
+    # Pages that are meant to be missing, and styles of Swagger's, which the policy refuses.
+    expected = ("Failed to load resource", "Applying inline style")
+    open_page.complaints[:] = [text for text in open_page.complaints if not text.startswith(expected)]
     assert not violations, "\n".join(violations)
