@@ -21,20 +21,21 @@ from search.engines.sql import MOMENT, Sql, chosen_values, drops_includes, no_va
 from search.facets import FACET, FACET_COLUMNS, FACETS, OWN_CATEGORIES, FacetKind, FacetSpec
 from search.histogram import NO_DAYS, DayCounts
 
-# The counts of one facet. The window counts the groups before the cut to the largest. Arrays are unnested in the target
-# list, which is a third faster than a lateral join.
+# The counts of one facet. The window counts the groups before the cut to the largest. The largest brings their number,
+# and has no count where it was not asked for. Arrays are unnested in the target list, which is a third faster than a
+# lateral join.
 _SCALAR_FACET = """
-SELECT {k} AS k, g.value, g.n AS a, 0::bigint AS b, g.d AS c FROM (
+SELECT {k} AS k, g.value, CASE WHEN {chosen} THEN g.n END AS a, 0::bigint AS b, g.d AS c FROM (
   SELECT m.{column}::text AS value, count(*) AS n, count(*) OVER () AS d,
          row_number() OVER (ORDER BY count(*) DESC, m.{column}) AS r
   FROM {rows} m WHERE {where} AND {present} GROUP BY m.{column}
-) g WHERE {chosen}"""
+) g WHERE g.r = 1 OR ({chosen})"""
 _ARRAY_FACET = """
-SELECT {k} AS k, g.value::text, g.n AS a, g.own AS b, g.d AS c FROM (
+SELECT {k} AS k, g.value::text, CASE WHEN {chosen} THEN g.n END AS a, g.own AS b, g.d AS c FROM (
   SELECT u.value, count(*) AS n, {own} AS own, count(*) OVER () AS d,
          row_number() OVER (ORDER BY count(*) DESC, u.value) AS r
   FROM (SELECT unnest(m.{column}) AS value{beside} FROM {rows} m WHERE {where}) u GROUP BY u.value
-) g WHERE {chosen}"""
+) g WHERE g.r = 1 OR ({chosen})"""
 _DAYS = """
 SELECT {k} AS k, ({moment} AT TIME ZONE {zone})::date::text AS value, count(*) AS a,
        count(*) FILTER (WHERE {inside}) AS b, 0::bigint AS c
@@ -151,7 +152,8 @@ def _gather(rows: list[Any], plan: EngineQuery, requests: Sequence[FacetRequest]
             buckets = _numbers(value)
         elif k >= 0:
             ids = FACET[requests[k].key].kind in {FacetKind.IDS, FacetKind.TREE, FacetKind.PROJECT}
-            values[k].append(ValueCount(int(value) if ids else value, a, b))
+            if a is not None:
+                values[k].append(ValueCount(int(value) if ids else value, a, b))
             distinct[k] = c
     facets = {
         request.key: FacetCounts(tuple(sorted(values[k], key=lambda v: (-v.count, v.value))), distinct.get(k, 0))

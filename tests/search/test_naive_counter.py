@@ -58,3 +58,10 @@ def test_ticking_a_value_gives_exactly_the_number_it_showed(corpus, everyone, da
             assert run(alone.toggle(key, value.value), everyone).total == value.count
     if FACET[key].kind != FacetKind.PROJECT and not found.requires_all:
         assert run(alone.toggle_presence("no", key), everyone).total == found.no_value
+
+
+def test_values_of_a_facet_are_counted_though_none_of_them_is_shown(corpus, everyone):
+    # The sidebar shows two levels of categories, and the one of this memory is on the third.
+    query = SearchQuery.from_mapping({"q": "brake", "subcategories": False, "include_facets": True})
+    assert facet_counts(corpus, query, "category") == ({"yard/dock/crane": 1}, 0)
+    assert facet(run(query, everyone), "category").distinct == 1
