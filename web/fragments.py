@@ -122,5 +122,15 @@ _DEFAULTS = {"is_fragment": False, "may_curate": _never}
 def fragment(context: Context, name: str, **values: object) -> SafeString:
     """A fragment by its name, with `values` beside those of the page."""
     template = cast(Jinja2, engines["jinja2"]).env.get_template(name)
-    # Safe, since its own engine escapes.
-    return mark_safe(template.render({**_DEFAULTS, **context.flatten(), **values}))  # noqa: S308
+    of_page = cast(dict[str, object], context.flatten())
+    known = template.new_context({**_DEFAULTS, **of_page, **values})
+    try:
+        # Safe, since its own engine escapes.
+        return mark_safe("".join(template.root_render_func(known)))  # noqa: S308
+    except Exception:
+        template.environment.handle_exception()
+    finally:
+        # A macro refers to what it knows, which refers to the macro: all of the page would wait for the next garbage
+        # collection.
+        known.vars.clear()
+        known.parent.clear()
