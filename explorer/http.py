@@ -18,6 +18,7 @@ from django.utils.timezone import get_default_timezone
 from django_htmx.middleware import HtmxDetails
 
 from access.viewer import Viewer, viewer_of_user
+from explorer.arrangement import Arrangement
 from explorer.page_query import PageQuery
 from search.query import ALIASES
 from search.saved_views import default_view_id, openable_views
@@ -28,6 +29,8 @@ from web.timing import Stopwatch, server_timing
 from web.validation import Problem
 
 TIMEZONE_COOKIE = "timezone"
+_FACETS_COOKIE = "facets"
+_YEAR = 365 * 24 * 60 * 60
 
 Extra = TypeVar("Extra", bound=Params)
 
@@ -43,6 +46,21 @@ def page_viewer(request: HttpRequest) -> Viewer:
     name = request.COOKIES.get(TIMEZONE_COOKIE, "")
     zone = ZoneInfo(name) if name in zone_names() else get_default_timezone()
     return viewer_of_user(request.user, timezone=zone)
+
+
+def read_arrangement(request: HttpRequest) -> Arrangement:
+    """How the reader arranges the facets, from the browser's cookie."""
+    return Arrangement.read(request.COOKIES.get(_FACETS_COOKIE, ""))
+
+
+def keep_arrangement(request: HttpRequest, response: HttpResponse, arrangement: Arrangement) -> None:
+    """Store it in the browser; the usual one needs no cookie."""
+    if stored := arrangement.stored:
+        response.set_cookie(
+            _FACETS_COOKIE, stored, max_age=_YEAR, secure=request.is_secure(), httponly=True, samesite="Lax"
+        )
+    else:
+        response.delete_cookie(_FACETS_COOKIE, samesite="Lax")
 
 
 def menu(request: HttpRequest) -> dict[str, Callable[[], object]]:

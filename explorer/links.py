@@ -54,6 +54,11 @@ def compare_url(query: SearchQuery) -> str:
     return _with_query(path_of("explorer:compare"), plain(query).querystring())
 
 
+def arrange_url(query: SearchQuery) -> str:
+    """The page on which the reader arranges the facets, which leads back to the results."""
+    return _with_query(path_of("explorer:arrange"), urlencode({"next": explore_url(query)}))
+
+
 def calendar_url(query: SearchQuery, year: int = 0) -> str:
     """The calendar of a year under a query; of its last year without one."""
     query = query.with_(sort=None, page_size=25)

@@ -7,11 +7,13 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
+from explorer.arrangement import USUAL, Arrangement
 from explorer.cards import HitCard, ResultCard, build_cards, build_result_cards, found_by_kind
 from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.http import Pager, PageSize, build_pager
 from explorer.links import (
     Link,
+    arrange_url,
     calendar_url,
     compare_url,
     explore_url,
@@ -153,6 +155,8 @@ class ExplorerContext:
     matrix_url: str
     """The table of counts of the results; empty if there are none."""
     calendar_url: str
+    arrange_url: str
+    hidden_facets: int
     why_url: str
     """The page that explains why a memory was found, without the number of the memory."""
     compare_url: str
@@ -173,17 +177,18 @@ def build_context(
     zone: tzinfo = UTC,
     now: datetime | None = None,
     opened: Container[str] = (),
+    arrangement: Arrangement = USUAL,
 ) -> ExplorerContext:
     """The context of the explore page.
 
     `problems` are notices about parameters that were ignored, `notes` those about the text; `unified` is the result of
     unified search, if any; `pending` are typed filters that are not applied yet; `opened` are the ids of the parts that
-    the reader has open.
+    the reader has open; `arrangement` is how the reader arranges the facets.
     """
     zone, corpus = query.zone(zone), result.corpus
     totals = _totals(result, unified)
     pages = unified.pages if unified else result.pages
-    panels = build_panels(query, result.facets or (), corpus.count, opened)
+    panels = build_panels(query, result.facets or (), corpus.count, opened, arrangement)
     chips = build_chips(query, result.labels)
     plot = _plot(query, result, zone, now or datetime.now(UTC), has_table="histogram-table" in opened)
     empty = _empty(query, result) if not (unified.found if unified else result.total) else None
@@ -240,6 +245,8 @@ def build_context(
         pairs=form_fields(query),
         matrix_url=matrix_url(query) if unified is None and empty is None else "",
         calendar_url=calendar_url(query) if unified is None and empty is None else "",
+        arrange_url=arrange_url(query),
+        hidden_facets=len(arrangement.places) - len(panels) if result.facets else 0,
         why_url=why_not_url(query),
         compare_url=compare_url(query),
         as_of=query.as_of,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from explorer.arrangement import USUAL, Arrangement, Place
 from explorer.links import QueryLinks, curate_url, explore_url
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Facet, FacetKind, FacetValue
 from search.query import SearchQuery, Selection, dates_label, recalled_label
@@ -14,8 +15,6 @@ from text.formatting import date_text, number, plural, spoken_number, with_artic
 # The number of memories with a value in the whole corpus; None if unknown.
 CorpusCount = Callable[[str, FacetValue], int | None]
 
-# The other facets start collapsed, without their rows: the page requests them when the reader opens the facet.
-_OPEN_FACETS = frozenset({"project", "type", "category", "tag", "concept", "entity"})
 _SUBTREE_PAGE = 50
 
 
@@ -107,18 +106,40 @@ class Panel:
 
 
 def build_panels(
-    query: SearchQuery, facets: Iterable[Facet], corpus: CorpusCount, opened: Container[str] = ()
+    query: SearchQuery,
+    facets: Iterable[Facet],
+    corpus: CorpusCount,
+    opened: Container[str] = (),
+    arrangement: Arrangement = USUAL,
 ) -> tuple[Panel, ...]:
-    """Build the panels of facets. `opened` are the ids of panels and branches that the reader has open."""
-    links = QueryLinks(query)
-    return tuple(_panel(query, facet, corpus, opened, links) for facet in facets)
+    """Build the panels of facets as the reader arranges them; those with chosen values are never hidden.
+
+    `opened` are the ids of panels and branches that the reader has open.
+    """
+    links, known = QueryLinks(query), {facet.key: facet for facet in facets}
+    return tuple(
+        _panel(query, known[key], corpus, opened, links, starts_open=place is Place.OPEN)
+        for key, place in arrangement.places.items()
+        if key in known and (place is not Place.HIDDEN or _is_chosen(known[key]))
+    )
 
 
-def _panel(query: SearchQuery, facet: Facet, corpus: CorpusCount, opened: Container[str], links: QueryLinks) -> Panel:
+def _is_chosen(facet: Facet) -> bool:
+    return facet.no_value_selected or facet.any_value_selected or any(v.selected or v.excluded for v in facet.values)
+
+
+def _panel(
+    query: SearchQuery,
+    facet: Facet,
+    corpus: CorpusCount,
+    opened: Container[str],
+    links: QueryLinks,
+    *,
+    starts_open: bool,
+) -> Panel:
     spec, panel_id = facet.spec, f"facet-{facet.key}"
-    chosen = [v for v in facet.values if v.selected or v.excluded]
     is_tree = spec.kind is FacetKind.TREE
-    is_open = bool(chosen) or facet.no_value_selected or facet.any_value_selected or _starts_open(facet)
+    is_open = _is_chosen(facet) or (starts_open and bool(facet.values))
     if not (is_open or facet.unavailable or panel_id in opened):
         all_values = f"All {plural(facet.distinct, 'value', at_least=facet.at_least)}"
         return Panel(
@@ -197,10 +218,6 @@ def _flat(rows: Iterable[FacetRow]) -> Iterable[FacetRow]:
     for row in rows:
         yield row
         yield from _flat(row.children)
-
-
-def _starts_open(facet: Facet) -> bool:
-    return facet.key in _OPEN_FACETS and bool(facet.values)
 
 
 def _summary(query: SearchQuery, facet: Facet) -> str:

@@ -9,6 +9,7 @@ urlpatterns = [
     path("explore/", views.explore, name="explore"),
     path("explore/calendar/", views.calendar_page, name="calendar"),
     path("explore/matrix/", views.matrix_page, name="matrix"),
+    path("explore/facets/", views.arrange_facets, name="arrange"),
     path("explore/text/", views.edit_text, name="text"),
     path("explore/why-not/", views.explain_absence, name="why_not"),
     path("compare/", compare_view.compare_slices, name="compare"),

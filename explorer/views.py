@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -11,9 +11,10 @@ from django.forms import BoundField
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from access.viewer import Viewer
+from explorer.arrangement import USUAL, ArrangementForm
 from explorer.calendar_page import CalendarRequest, build_calendar
 from explorer.category_browser import BrowseRequest, browse
 from explorer.category_page import build_browser, build_lost, category_url
@@ -21,10 +22,12 @@ from explorer.history_page import HistoryContext, build_history
 from explorer.http import (
     PageRequest,
     is_typing,
+    keep_arrangement,
     opened_parts,
     page_response,
     page_viewer,
     private,
+    read_arrangement,
     read_query,
     read_with_query,
     request_pairs,
@@ -134,6 +137,7 @@ def explore(request: PageRequest) -> HttpResponse:
         may_write="write" in viewer.scopes,
         zone=viewer.timezone,
         opened=opened,
+        arrangement=read_arrangement(request),
     )
     return page_response(
         request,
@@ -153,6 +157,26 @@ def explore(request: PageRequest) -> HttpResponse:
         status=422 if problems and wants_fragment(request) else 200,
         address=panel_url(query, asked.sel),
     )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def arrange_facets(request: HttpRequest) -> HttpResponse:
+    """Choose the order of the facets, and which are open, closed or hidden."""
+    back, usual = return_url(request) or reverse("explorer:explore"), "usual" in request.POST
+    form = ArrangementForm(None if usual else request.POST or None, read_arrangement(request))
+    if request.method != "POST" or not (usual or form.is_valid()):
+        context = {"form": form, "back_url": back}
+        return private(render(request, "explorer/arrange.html", context, status=422 if form.errors else 200))
+    arrangement = USUAL if usual else form.arrangement()
+    key, _, direction = request.POST.get("move", "").partition(" ")
+    if moves := key in FACET:
+        arrangement = arrangement.moved(key, -1 if direction == "up" else 1)
+    here = f"{reverse('explorer:arrange')}?{urlencode({'next': back})}"
+    # The focus stays at the facet that moves, so that it can be moved on.
+    response = HttpResponseRedirect(f"{here}#{key}-{direction}" if moves else here if usual else back)
+    keep_arrangement(request, response, arrangement)
+    return response
 
 
 def _site(request: HttpRequest) -> str:

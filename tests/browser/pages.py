@@ -56,6 +56,7 @@ PAGES = (
     SitePage("explore-panel", "/explore/", (MEMORY,), then="/explore/?sel={0}"),
     SitePage("explore-nothing", "/explore/?q=zxqvw&type=none"),
     SitePage("facet", "/facets/tag/"),
+    SitePage("facets-arranged", "/explore/facets/"),
     SitePage("calendar", "/explore/calendar/"),
     SitePage("matrix", "/explore/matrix/"),
     SitePage("map", "/explore/?view=map"),
