@@ -209,6 +209,24 @@ def _node_problems() -> list[str]:
     return found
 
 
+def risks() -> list[str]:
+    """The servers that confirm writes before they are on the disk, each with the remedy."""
+    rows = _fetch(
+        "SELECT format('%%s:%%s', nodename, nodeport), unnest(string_to_array(result, ' ')) AS setting"
+        " FROM run_command_on_all_nodes(%s) JOIN pg_dist_node USING (nodeid) WHERE success ORDER BY groupid, setting",
+        [_UNSAFE_SETTINGS],
+    )
+    return [
+        f"On {node} {setting} is off: writes that were confirmed are lost when it stops at once. There: "
+        f"ALTER SYSTEM SET {setting} = 'on'; SELECT pg_reload_conf();"
+        for node, setting in rows
+    ]
+
+
+_UNSAFE_SETTINGS = (
+    "SELECT coalesce(string_agg(name, ' '), '') FROM pg_settings"
+    " WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'"
+)
 _EXTENSION_LIST = (
     "SELECT 'PostgreSQL ' || current_setting('server_version_num')::int / 10000 || coalesce((SELECT"
     " string_agg(', ' || extname || ' ' || extversion, '' ORDER BY extname) FROM pg_extension"

@@ -109,6 +109,20 @@ def test_on_a_cluster_nothing_is_left_to_do_and_the_status_names_every_table(cap
 
 
 @needs_cluster
+@pytest.mark.django_db
+def test_servers_that_confirm_writes_too_early_are_named_with_the_remedy(monkeypatch, capsys):
+    monkeypatch.setattr(cluster, "_UNSAFE_SETTINGS", "SELECT 'fsync synchronous_commit'")
+    call_command("distribute", "--status")
+    shown = capsys.readouterr().out
+    for node in cluster.nodes():
+        assert f"On {node} fsync is off" in shown
+        assert f"On {node} synchronous_commit is off" in shown
+    assert "ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf();" in shown
+    monkeypatch.setattr(cluster, "_UNSAFE_SETTINGS", "SELECT ''")
+    assert cluster.risks() == []
+
+
+@needs_cluster
 @pytest.mark.django_db(transaction=True)
 def test_counts_of_facets_are_made_on_the_shards_and_no_hit_travels(tmp_path, monkeypatch):
     bring_in(tmp_path)

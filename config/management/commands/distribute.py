@@ -81,6 +81,7 @@ class Command(BaseCommand):
     def _distribute(self, yes: bool, shards: int | None, connections: int | None) -> None:
         if found := cluster.problems():
             raise CommandError("Not possible yet:\n" + "\n".join(f"- {one}" for one in found))
+        self._warn()
         plan = cluster.plan(connections)
         if plan.is_empty:
             self.stdout.write(f"Everything is on the nodes already. {command('distribute --status')} shows where.")
@@ -111,6 +112,10 @@ class Command(BaseCommand):
         cluster.distribute(shards=shards, connections=connections, report=self.stdout.write)
         self.stdout.write(self.style.SUCCESS("Done. Start the site with SEARCH_ENGINE=postgres."))
 
+    def _warn(self) -> None:
+        for risk in cluster.risks():
+            self.stdout.write(self.style.WARNING(risk))
+
     def _add_node(self, address: str) -> None:
         found = re.fullmatch(r"(?P<host>[^\s:]+|\[[0-9a-fA-F:]+\]):(?P<port>[0-9]{1,5})", address)
         if not found or not 0 < int(found["port"]) < 65536:
@@ -136,6 +141,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{table.name}: {size_text(table.bytes)}, {where}{skew}")
         if moving := cluster.rebalance_state():
             self.stdout.write(f"Rebalancing: {moving}")
+        self._warn()
         plan = cluster.plan()
         if not plan.is_empty:
             left = ", ".join([*plan.references, *plan.spread, *plan.indexes, *plan.settings])
