@@ -68,7 +68,7 @@ def views(request: PageRequest) -> HttpResponse:
         "total": len(rows),
         "counted": counted,
         "most_counted": MOST_COUNTED,
-        "ready_made": ready_made(),
+        "ready_made": ready_made(viewer if counted else None),
     }
     return page_response(request, "views/list.html", context, partial="views", timings={})
 

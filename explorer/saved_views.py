@@ -7,11 +7,14 @@ from urllib.parse import parse_qsl, urlencode
 from django import forms
 from django.urls import reverse
 
+from access.viewer import Viewer
 from explorer.links import explore_url, path_of
 from explorer.page import MODE_LABELS, SORT_LABELS
 from explorer.page_query import PageQuery
+from search.engines.base import EngineTimeoutError
 from search.facets import FACET
 from search.models import SavedView
+from search.run import totals
 from search.saved_views import OpenableView, ViewCount, ViewRefusedError, stored_form
 from text.dates import span_label
 from text.formatting import date_text, number
@@ -80,6 +83,8 @@ class ReadyMade:
     name: str
     url: str
     save_url: str
+    count: str
+    """Empty where it is not counted."""
 
 
 def view_url(view_id: int) -> str:
@@ -158,13 +163,18 @@ def _row(one: OpenableView, count: ViewCount | None) -> ViewRow:
     )
 
 
-def ready_made() -> tuple[ReadyMade, ...]:
-    """The queries of `READY_MADE`."""
-    rows = []
-    for name, pairs in READY_MADE:
-        query = PageQuery.from_pairs(parse_qsl(pairs))
-        rows.append(ReadyMade(name, explore_url(query), new_view_url(query, name)))
-    return tuple(rows)
+def ready_made(viewer: Viewer | None) -> tuple[ReadyMade, ...]:
+    """The queries of `READY_MADE`, with what they find for a viewer, if there is one and it does not take too long."""
+    queries = [PageQuery.from_pairs(parse_qsl(pairs)) for _, pairs in READY_MADE]
+    try:
+        found = totals([query.search for query in queries], viewer) if viewer else []
+    except EngineTimeoutError:
+        found = []
+    counts = [number(one.total, at_least=one.truncated) for one in found] or [""] * len(queries)
+    return tuple(
+        ReadyMade(name, explore_url(query), new_view_url(query, name), count)
+        for (name, _), query, count in zip(READY_MADE, queries, counts, strict=True)
+    )
 
 
 def describe(query: PageQuery) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Saved views on pages and in the API: save, open, modify, share, and read by the same rules everywhere."""
 
 import json
+import re
 
 import pytest
 from django.contrib.auth.models import User
@@ -139,6 +140,15 @@ def test_ready_made_searches_are_understood(reader):
     for query in ("since=7d", "state=proposed", "no=category", "no=tag", "no=agent", "state=superseded"):
         assert f'href="/explore/?{query}"' in page
     assert "Without a tag" in html_of(reader.get("/views/new/?name=Without+a+tag&no=tag"))
+
+
+def test_ready_made_searches_are_counted_as_the_explore_page_counts_them(reader):
+    assert '<span class="count">' not in html_of(reader.get("/views/"))
+    page = html_of(reader.get("/views/?counts=1"))
+    for query in ("no=category", "no=tag", "state=superseded"):
+        row = page[page.index(f'href="/explore/?{query}"') :]
+        count = re.search(r'<span class="count">([\d,]+)</span>', row)[1]
+        assert re.search(rf"\b{count} (memory|memories)", html_of(reader.get(f"/explore/?{query}")))
 
 
 # --- the API and agents ---------------------------------------------------------------------------------------------
