@@ -30,9 +30,9 @@ _SHOWN = 8
 _TOP_TAGS = 14
 _DISTINCTIVE = (("tag", "Tags"), ("concept", "Concepts"), ("entity", "Entities"))
 _SHOWS = {
-    "single": ("with one memory", "They have no subcategories and one memory: candidates for merging."),
-    "large": ("with very many memories", "So many memories are directly in them that splitting may help."),
-    "empty": ("without memories", "No memory that a search shows is in them or their subcategories."),
+    "single": ("with one memory", "No subcategories and one memory: a reason to merge."),
+    "large": ("with very many memories", "So many memories are filed there directly that splitting may help."),
+    "empty": ("without memories", "No memory that a search shows is there or in a subcategory."),
 }
 
 
