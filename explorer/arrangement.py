@@ -12,6 +12,19 @@ from django import forms
 
 from search.facets import FACET, FACETS
 
+# What the values of a facet are, for readers who see them for the first time.
+HELP_TEXTS: dict[str, str] = {
+    "project": "What memories belong to, such as a product or a repository. People have their roles by project.",
+    "type": "What kind of memory it is, such as a decision, a bug fix or a note.",
+    "category": "Where it is filed, in one tree for all projects. A category includes its subcategories.",
+    "tag": "A word that was put on it.",
+    "concept": "An idea that it is about. Concepts have a definition, other names and related concepts.",
+    "entity": "Something with a name that it mentions, such as a person, a service or a file.",
+    "author": "Who wrote it.",
+    "agent": "The program that wrote it, such as a coding agent.",
+    "source": "The system that it was imported from, or the way in which it was written here.",
+    "state": "Whether it holds (active, proposed) or no longer does (archived, superseded, deleted).",
+}
 _OPEN_AT_FIRST = frozenset({"project", "type", "category", "tag", "concept", "entity"})
 
 
@@ -68,7 +81,9 @@ class ArrangementForm(forms.Form):
         super().__init__(data)
         for key, place in arrangement.places.items():
             choices = [(one.value, one.value.capitalize()) for one in Place]
-            self.fields[key] = forms.ChoiceField(choices=choices, initial=place.value, label=FACET[key].label)
+            self.fields[key] = forms.ChoiceField(
+                choices=choices, initial=place.value, label=FACET[key].label, help_text=HELP_TEXTS[key]
+            )
 
     def arrangement(self) -> Arrangement:
         return Arrangement.of(self.cleaned_data.items())

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from explorer.arrangement import HELP_TEXTS
 from explorer.http import Pager, build_pager
 from explorer.links import Link, curate_url, explore_url, merge_url, removal_url, values_url
 from explorer.page import Notice, did_you_mean_text
@@ -18,6 +19,7 @@ class ValuesContext:
 
     key: str
     label: str
+    help_text: str
     title: str
     status: str
     heading: str
@@ -70,6 +72,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
     return ValuesContext(
         key=page.facet.key,
         label=spec.label,
+        help_text=HELP_TEXTS[spec.key],
         title=f"{heading}: {values}",
         status=values,
         heading=heading,

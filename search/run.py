@@ -72,6 +72,8 @@ from web.timing import Stopwatch
 _PATIENCE = 3.0
 _COUNTED_BEHIND = 10_000
 _TERMS_NAMED = 3
+# A text of one word or one phrase, which can be quoted.
+_ONE_PATTERN = re.compile(r'"([^"]+)"|([^\s"]+)')
 
 
 def run(
@@ -439,9 +441,11 @@ def _contained(words: TextQuery, typed: str, count: int, *, is_one_way: bool) ->
         excluded = re.findall(r'-(?:"([^"]+)"|(\S+))', typed)
         quoted = listed([f"“{phrase or word}”" for phrase, word in excluded], "or")
         return f"{count:,} {'does' if count == 1 else 'do'} not contain {quoted}"
+    one = _ONE_PATTERN.fullmatch(typed.strip()) if len(words.positive) == 1 else None
+    contained = f"“{one[1] or one[2]}”" if one else words.describe()
     if count == 0 and is_one_way:
-        return f"no memory contains {words.describe()}"
-    return f"{count:,} {'contains' if count == 1 else 'contain'} {words.describe()}"
+        return f"no memory contains {contained}"
+    return f"{count:,} {'contains' if count == 1 else 'contain'} {contained}"
 
 
 def _near(meaning: VectorQuery) -> str:

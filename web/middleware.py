@@ -181,7 +181,7 @@ def refusal_of_outage(error: BaseException) -> Refusal:
     """The refusal that an outage amounts to: no connection was free in time, or there is none."""
     if any(isinstance(one, (PoolTimeout, TooManyRequests)) for one in (error, error.__cause__)) and database_answers():
         return BusyError()
-    return DiskFullError() if _is_disk_full(error) else DatabaseUnavailableError()
+    return DiskFullError() if is_disk_full(error) else DatabaseUnavailableError()
 
 
 def refusal_response(path: str, refusal: Refusal) -> HttpResponse:
@@ -197,8 +197,8 @@ def refusal_response(path: str, refusal: Refusal) -> HttpResponse:
     return response
 
 
-def _is_disk_full(error: BaseException) -> bool:
-    """Whether Postgres says so: in its error, or at the end of its log if it has stopped itself."""
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error says so; one of Postgres also at the end of its log, if it has stopped itself."""
     return "No space left on device" in str(error) or getattr(error.__cause__, "sqlstate", None) == "53100"
 
 

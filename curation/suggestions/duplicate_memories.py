@@ -1,7 +1,6 @@
 """Finds near-duplicate memories, and memories that a newer memory may supersede, within each project."""
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +10,7 @@ from django.conf import settings
 
 from curation.suggestions.proposals import Kind, Proposal
 from curation.tables import fetch
-from memories.models import MemoryLink
+from memories.models import Chunk, MemoryLink
 from search.engines.vectors.pgvector import hnsw_scan
 from search.relevance import chunks_of, mean_vector
 from text.analysis import STOPWORDS
@@ -19,6 +18,9 @@ from text.analysis import STOPWORDS
 # Nearest chunks of a memory, in all projects, and `ef_search` of the index.
 _NEAREST = 12
 _EF_SEARCH = 40
+# Up to this many chunks all are compared, in about a millisecond: neighbours may be hidden from the index behind
+# deleted rows that are not vacuumed yet, in a cluster also those of one shard while other shards find enough.
+_COMPARED_EXACTLY = 2_000
 # Below this similarity, a pair is not compared.
 _MIN_SIMILARITY = 0.75
 # Minimum shares of common terms.
@@ -132,13 +134,11 @@ def memory_pair_proposals(memory_ids: Sequence[int], model_id: int, kinds: Colle
 
 def _near_pairs(memory_ids: Sequence[int], model_id: int) -> dict[tuple[int, int], float]:
     vectors = dict(fetch(_VECTORS, {"ids": list(memory_ids), "model": model_id}))
-    # With few memories, the planner may prefer to read all chunks.
-    with hnsw_scan(_EF_SEARCH):
-        rows = _nearest(_BY_INDEX, vectors, model_id)
-    # The index may miss neighbours behind many deleted rows that are not vacuumed yet.
-    given = Counter(one for one, _, _ in rows)
-    if few := {pk: vector for pk, vector in vectors.items() if given[pk] < _NEAREST}:
-        rows += _nearest(_BY_ALL, few, model_id)
+    if Chunk.objects.filter(model_id=model_id)[: _COMPARED_EXACTLY + 1].count() <= _COMPARED_EXACTLY:
+        rows = _nearest(_BY_ALL, vectors, model_id)
+    else:
+        with hnsw_scan(_EF_SEARCH):
+            rows = _nearest(_BY_INDEX, vectors, model_id)
     found: dict[tuple[int, int], float] = {}
     for one, other, similarity in rows:
         if one != other and similarity >= _MIN_SIMILARITY:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from django.db import connection
 
-from web.middleware import is_outage
+from web.middleware import is_disk_full, is_outage
 
 logger = logging.getLogger(__name__)
 
@@ -46,8 +46,9 @@ def repeat(step: Callable[[Healthy], None], failed: str, stop: Stop) -> None:
             return
         except Exception as error:  # whatever it is - a full disk, a database that restarts - it is tried again
             seconds = _LONGER[min(failures, len(_LONGER) - 1)]
-            # A traceback of an outage tells nothing.
-            logger.error("%s; trying again in %s s: %s", failed, seconds, error, exc_info=not is_outage(error))
+            # A traceback of an outage or a full disk tells nothing.
+            explained = is_outage(error) or is_disk_full(error)
+            logger.error("%s; trying again in %s s: %s", failed, seconds, error, exc_info=not explained)
             # The next step opens a new connection.
             connection.close()
             wait(seconds, stop)

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from explorer.arrangement import USUAL, Arrangement, Place
+from explorer.arrangement import HELP_TEXTS, USUAL, Arrangement, Place
 from search.facets import FACET
 from tests.html import html_of
 
@@ -89,3 +89,12 @@ def test_choice_that_does_not_exist_is_refused_and_nothing_is_stored(reader):
     assert "upside-down is not one of the available choices" in html_of(response)
     assert list(shown(reader.get("/explore/"))) == list(FACET)
     assert Place.HIDDEN.value in html_of(reader.get(PAGE))
+
+
+def test_every_facet_is_explained_where_it_stands(reader):
+    assert set(HELP_TEXTS) == set(FACET)
+    explore, arrange = html_of(reader.get("/explore/")), html_of(reader.get(PAGE))
+    for key, text in HELP_TEXTS.items():
+        assert f'<summary title="{text}">{FACET[key].label} ' in explore
+        assert text in arrange
+        assert text in html_of(reader.get(f"/facets/{key}/"))

@@ -113,8 +113,8 @@ def test_title_status_and_total():
 
 def test_match_is_explained_with_the_time_it_took():
     assert (
-        context_of(matched_by="112 contain the word", timings={"search": 13.6}).matched
-        == "112 contain the word · 14 ms"
+        context_of(matched_by="112 contain “harbour”", timings={"search": 13.6}).matched
+        == "112 contain “harbour” · 14 ms"
     )
 
 

@@ -100,20 +100,20 @@ def test_a_selected_facet_gives_exactly_the_number_named(corpus, everyone):
 
 def test_the_numbers_of_words_names_and_meaning_add_up(embedded, everyone):
     assert ask("q=safety&mode=keyword", everyone).matched_by == (
-        "no memory contains the word, 3 carry the concept “safety”"
+        "no memory contains “safety”, 3 carry the concept “safety”"
     )
     assert ask("q=kitchen&mode=keyword&state=superseded&state=active", everyone).matched_by == (
-        "1 contains the word, 3 more carry the category “Kitchen”"
+        "1 contains “kitchen”, 3 more carry the category “Kitchen”"
     )
-    assert ask("q=crane&mode=keyword", everyone).matched_by == "3 contain the word"
+    assert ask("q=crane&mode=keyword", everyone).matched_by == "3 contain “crane”"
     assert ask("q=Mio&mode=keyword", everyone).matched_by == (
-        "no memory contains the word, 2 carry the entity “boat:Mio” or the entity “person:Mio”"
+        "no memory contains “Mio”, 2 carry the entity “boat:Mio” or the entity “person:Mio”"
     )
     hybrid = ask("q=maintenance&min_similarity=0", everyone)
     near = hybrid.total - 2
     assert near > 0
     assert hybrid.matched_by == (
-        f"no memory contains the word, 2 carry the concept “maintenance”, {near} more close in meaning (≥ 0.00)"
+        f"no memory contains “maintenance”, 2 carry the concept “maintenance”, {near} more close in meaning (≥ 0.00)"
     )
 
 
