@@ -22,6 +22,7 @@ class LogRequest(Params):
 
     limit: int = Field(50, ge=1, le=100, description="How many.")
     before: int | None = Field(None, ge=1, le=2**63 - 1, description="Only those before the one of this id.")
+    search: str = Field("", max_length=200, description="A part of their titles, in any case.")
 
 
 class Reply(BaseModel):
@@ -155,7 +156,7 @@ def log(request: ApiRequest) -> Log:
     """The operations of curators that the key can see, newest first."""
     viewer = allowed(request, "read")
     query = LogRequest.from_pairs(pairs_of(request.GET))
-    curations, more = read_log(viewer, query.limit, query.before)
+    curations, more = read_log(viewer, query.limit, query.before, query.search)
     return Log(curations=[CurationReply.model_validate(curation) for curation in curations], more=more)
 
 

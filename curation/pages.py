@@ -29,7 +29,7 @@ from curation.queries import (
     visible_terms,
 )
 from curation.working_copy import PlanLine, TermRef
-from explorer.links import Link, explore_url, filter_url, memory_url
+from explorer.links import Link, curate_url, explore_url, filter_url, memory_url
 from explorer.page import Notice, problem_notices
 from explorer.sidebar import HiddenField, form_fields
 from memories.models import Memory, Project
@@ -193,6 +193,8 @@ class RetagPage:
 class LogRow:
     id: int
     title: str
+    url: str
+    """Where the term that it changed can be changed again; empty if there is none, or if it was undone."""
     memories: str
     by: str
     at: datetime
@@ -205,6 +207,7 @@ class LogPage:
     more_url: str
     newest_url: str
     """The first page; empty on it."""
+    search: str
     kinds: tuple[str, ...]
     name: str
     kind: str
@@ -564,27 +567,45 @@ def _figure(figure: Any) -> str:
     return f"{memories_label(figure.moved)} {kind} {figure.source} {comes} to {figure.target}{both}"
 
 
-def log_page(viewer: Viewer, *, before: int | None, kind: str = "", name: str = "", error: str = "") -> LogPage:
-    curations, has_more = read_log(viewer, PAGE_SIZE, before)
+def log_page(
+    viewer: Viewer, *, before: int | None, search: str = "", kind: str = "", name: str = "", error: str = ""
+) -> LogPage:
+    """The log, from below the id `before`. `search` is a part of the titles; `kind` and `name` find a term."""
+    curations, has_more = read_log(viewer, PAGE_SIZE, before, search)
+    page = reverse("curation:log")
+    further = {"search": search} if search else {}
     return LogPage(
         rows=tuple(_row(curation) for curation in curations),
-        more_url=f"{reverse('curation:log')}?before={curations[-1].pk}" if has_more else "",
-        newest_url=reverse("curation:log") if before is not None else "",
+        more_url=f"{page}?{urlencode({**further, 'before': curations[-1].pk})}" if has_more else "",
+        newest_url=f"{page}?{urlencode(further)}".rstrip("?") if before is not None else "",
+        search=search,
         kinds=TERM_KINDS,
         name=name,
         kind=kind or TERM_KINDS[0],
         error=error,
-        overview=build_overview(viewer) if before is None else None,
+        overview=build_overview(viewer) if before is None and not search else None,
     )
 
 
 def _row(curation: Curation) -> LogRow:
     undone = f"{curation.undone_by or 'a key'}" if curation.undone_at else ""
+    term = "" if undone else _remaining_term(curation)
     return LogRow(
         id=curation.pk,
         title=curation.title,
+        url=curate_url(curation.kind, term) if term else "",
         memories=memories_label(curation.memories) if curation.memories else "–",
         by=curation.by,
         at=curation.at,
         undone=undone and f"undone by {undone}",
     )
+
+
+def _remaining_term(curation: Curation) -> str:
+    """The term that a curation left, as the page of curation finds it; empty for a change of memories alone."""
+    if curation.kind == "tag":
+        given = curation.arguments
+        return str(given.get("target") or given.get("name") or given.get("term") or "")
+    pairs = (term.split(":", 1) for term in curation.terms)
+    ids = (ref for kind, ref in pairs if kind == curation.kind and ref not in curation.merged)
+    return next((f"#{ref}" for ref in ids), "")

@@ -369,9 +369,16 @@ def visible_curations(viewer: Viewer) -> QuerySet[Curation]:
     return curations.filter(visible)
 
 
-def read_log(viewer: Viewer, limit: int, before: int | None = None) -> tuple[list[Curation], bool]:
-    """A page of visible curations, the newest first, and whether there are more. `before` is the id to start below."""
+def read_log(
+    viewer: Viewer, limit: int, before: int | None = None, search: str = ""
+) -> tuple[list[Curation], bool]:
+    """A page of visible curations, the newest first, and whether there are more. `before` is the id to start below.
+
+    `search` is a part of their titles.
+    """
     curations = visible_curations(viewer)
+    if search:
+        curations = curations.filter(title__icontains=search)
     if before is not None:
         curations = curations.filter(pk__lt=before)
     page = list(curations[: limit + 1])

@@ -70,7 +70,7 @@ writers_only = _only("write", "You may read, but not change memories.")
 @curators_only
 def log(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     kind, name = request.GET.get("kind", ""), request.GET.get("name", "").strip()
-    before = request.GET.get("before", "")
+    before, search = request.GET.get("before", ""), request.GET.get("search", "").replace("\0", "").strip()[:200]
     error = ""
     if kind in TERM_KINDS and name:
         try:
@@ -80,7 +80,9 @@ def log(request: HttpRequest, viewer: Viewer) -> HttpResponse:
         except CurationRefusedError as refused:
             error = str(refused)
     number = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else None
-    page = log_page(viewer, before=number, kind=kind if kind in TERM_KINDS else "", name=name, error=error)
+    page = log_page(
+        viewer, before=number, search=search, kind=kind if kind in TERM_KINDS else "", name=name, error=error
+    )
     return render(request, "curation/log.html", {"log": page})
 
 

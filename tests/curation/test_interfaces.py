@@ -62,6 +62,37 @@ def test_a_form_shows_what_it_would_do_and_the_preview_does_it(page):
     assert "undone by curator" in html_of(page.get("/curate/"))
 
 
+@pytest.mark.parametrize(
+    ("operation", "kind", "ref", "sent", "heading"),
+    [
+        ("merge", "category", oven, {"target": "kitchen/brewing"}, "brewing"),
+        ("rename", "category", oven, {"name": "Stove"}, "Stove"),
+        ("merge", "tag", "kettle", {"target": "tea"}, "tea"),
+        ("rename", "tag", "kettle", {"name": "boiler"}, "boiler"),
+    ],
+)
+def test_log_leads_to_the_term_that_a_change_left(page, operation, kind, ref, sent, heading):
+    address = reverse("curation:verb", args=[operation, kind, ref() if callable(ref) else ref])
+    page.post(address, dict(HIDDEN.findall(html_of(page.get(address, sent)))))
+    row = re.search(r'<a class="in" href="([^"]+)">(Merged|Renamed)', html_of(page.get("/curate/")))
+    (title,) = re.findall(r"<h1.*?</h1>", html_of(page.get(row[1].replace("&amp;", "&"), follow=True)), re.DOTALL)
+    assert heading.lower() in title.lower()
+    page.post(reverse("curation:undo", args=[Curation.objects.get().pk]))
+    assert not re.search(r'<a class="in" href="[^"]+">(Merged|Renamed)', html_of(page.get("/curate/")))
+
+
+def test_log_is_searched_by_a_part_of_its_titles(page, api):
+    for name in ("boiler", "samovar"):
+        Curation.objects.create(verb="rename", kind="tag", title=f"Renamed the tag {name} to urn.", door="page")
+    found = html_of(page.get("/curate/", {"search": "SAMO"}))
+    assert "Renamed the tag samovar" in found
+    assert "boiler" not in found
+    assert "No change is named like this." in html_of(page.get("/curate/", {"search": "wok\0"}))
+    assert [one["title"] for one in api("?search=boil", method="get").json()["curations"]] == [
+        "Renamed the tag boiler to urn."
+    ]
+
+
 def test_curation_begins_at_the_names_of_each_kind_or_at_the_suggestions(page):
     start = html_of(page.get("/curate/"))
     for kind in ("tag", "concept", "entity", "category"):
