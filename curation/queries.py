@@ -369,9 +369,7 @@ def visible_curations(viewer: Viewer) -> QuerySet[Curation]:
     return curations.filter(visible)
 
 
-def read_log(
-    viewer: Viewer, limit: int, before: int | None = None, search: str = ""
-) -> tuple[list[Curation], bool]:
+def read_log(viewer: Viewer, limit: int, before: int | None = None, search: str = "") -> tuple[list[Curation], bool]:
     """A page of visible curations, the newest first, and whether there are more. `before` is the id to start below.
 
     `search` is a part of their titles.

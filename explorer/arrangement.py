@@ -16,14 +16,14 @@ from search.facets import FACET, FACETS
 HELP_TEXTS: dict[str, str] = {
     "project": "What memories belong to, such as a product or a repository. People have their roles by project.",
     "type": "What kind of memory it is, such as a decision, a bug fix or a note.",
-    "category": "Where it is filed, in one tree for all projects. A category includes its subcategories.",
-    "tag": "A word that was put on it.",
-    "concept": "An idea that it is about. Concepts have a definition, other names and related concepts.",
-    "entity": "Something with a name that it mentions, such as a person, a service or a file.",
-    "author": "Who wrote it.",
-    "agent": "The program that wrote it, such as a coding agent.",
-    "source": "The system that it was imported from, or the way in which it was written here.",
-    "state": "Whether it holds (active, proposed) or no longer does (archived, superseded, deleted).",
+    "category": "Where memories are filed: one tree for all projects. A category includes its subcategories.",
+    "tag": "Words that people and agents put on memories.",
+    "concept": "Ideas that memories are about. Concepts have a definition, other names and related concepts.",
+    "entity": "What memories mention by name, such as a person, a service or a file.",
+    "author": "Who wrote the memory.",
+    "agent": "The program that wrote the memory, such as a coding agent.",
+    "source": "The system that the memory was imported from, or how it was written here.",
+    "state": "Whether the memory holds (active, proposed) or no longer does (archived, superseded, deleted).",
 }
 _OPEN_AT_FIRST = frozenset({"project", "type", "category", "tag", "concept", "entity"})
 

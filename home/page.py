@@ -27,8 +27,6 @@ _SPANS = (("24h", "24 hours"), ("7d", "7 days"), ("30d", "30 days"))
 # One each, for the largest types; a type has the colour of its family if no larger one has it.
 _COLOURS = ("decision", "fix", "feature", "test", "note")
 _GAP = 0.07
-# The width of the name of a year, in percent of a narrow screen.
-_MARK_WIDTH = 9.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +56,6 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class YearMark:
-    x: str
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
 class DayStrip:
     """The days of the last year as squares, a column per week: a path for each shade, from 0 for empty days to 5."""
 
@@ -82,7 +74,6 @@ class Growth:
 
     plot: Plot
     series: tuple[Series, ...]
-    marks: tuple[YearMark, ...]
     headings: tuple[str, ...]
     rows: tuple[tuple[Link, tuple[str, ...]], ...]
 
@@ -304,7 +295,7 @@ def _growth(found: Overview, zone: tzinfo, now: datetime) -> Growth:
         for place, (bar, plot_bar) in enumerate(zip(bars, plot.bars, strict=True))
         if bar.all
     )
-    return Growth(plot, tuple(series), _year_marks(plot), tuple(part.label for _, part, _ in columns), rows)
+    return Growth(plot, tuple(series), tuple(part.label for _, part, _ in columns), rows)
 
 
 def _strip(found: Overview, today: date) -> DayStrip:
@@ -356,19 +347,6 @@ def _colours(types: Sequence[str]) -> list[str]:
             free.remove(colour)
         chosen.append(colour)
     return chosen
-
-
-def _year_marks(plot: Plot) -> tuple[YearMark, ...]:
-    """The first bars of years, as many as a narrow screen has room for."""
-    marks: list[YearMark] = []
-    year, free_from = "", 0.0
-    for place, bar in enumerate(plot.bars):
-        left = 100 * place / plot.slots
-        if bar.first[:4] != year and free_from <= left <= 100 - _MARK_WIDTH:
-            marks.append(YearMark(f"{left:.2f}%", bar.first[:4]))
-            free_from = left + _MARK_WIDTH
-        year = bar.first[:4]
-    return tuple(marks)
 
 
 # --- times -------------------------------------------------------------------------------------------------------

@@ -265,9 +265,9 @@ def build_review(
         notices=tuple(notices),
         done=_done(done) if done else None,
         is_stepping=is_stepping,
-        empty=_empty(query, search),
+        empty=_empty(query, search, any(counts.values())),
         search=search,
-        here=review_url(query),
+        here=review_url(query if shown else query.with_(kind="")),
     )
 
 
@@ -331,11 +331,13 @@ def _note(one: ShownSuggestion) -> str:
     return " and ".join(types) if one.row.kind == Kind.ENTITY_DUPLICATE else ""
 
 
-def _empty(query: ReviewQuery, search: SearchState) -> str:
+def _empty(query: ReviewQuery, search: SearchState, has_others: bool) -> str:
     if query.project or query.confidence:
         return "No suggestion of this kind matches the filters."
     if query.state != "open":
         return f"No suggestion of this kind has been {query.state} yet."
+    if has_others:
+        return "Nothing to review of this kind. The numbers above say of which kinds there is more."
     if search.is_running:
         return "Nothing to review yet."
     more = "Look for more above." if search.may_start else f"The command “{command('suggest')}” finds more suggestions."
