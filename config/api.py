@@ -14,6 +14,7 @@ from django.urls import URLPattern, URLResolver, re_path
 from django.utils.cache import get_conditional_response, patch_vary_headers
 from ninja import NinjaAPI
 from ninja.errors import HttpError, ValidationError, ValidationErrorContext
+from ninja.openapi.docs import Swagger
 from ninja.parser import Parser
 from ninja.renderers import JSONRenderer
 
@@ -182,10 +183,25 @@ def _addresses() -> tuple[str, ...]:
     return tuple(api.get_openapi_schema()["paths"])
 
 
+# The groups of operations, in the order of the reference.
+_GROUPS = {
+    "search": "Search, count, compare and draw memories; sessions, saved views and lists of values.",
+    "memories": "Store, read, change, delete and export memories, one or many; their history.",
+    "categories": "The tree of categories with exact counts.",
+    "entities": "Entities, concepts and how they are related.",
+    "curation": "Change the vocabulary with a preview and undo.",
+    "suggestions": "What the system proposes, to accept or reject.",
+    "imports": "Import from other systems, and follow them.",
+    "health": "Whether the site works.",
+}
+
 api = Api(
     title="Mnemoscope",
     version=VERSION,
     description=DESCRIPTION,
+    openapi_extra={"tags": [{"name": name, "description": text} for name, text in _GROUPS.items()]},
+    # Groups are opened one by one: all operations at once are four thousand elements.
+    docs=Swagger(settings={"docExpansion": "none"}),
     auth=AUTHENTICATORS,
     parser=JsonBody(),
     renderer=Utf8(),

@@ -132,7 +132,12 @@ class MoveForm(OperationForm):
 class AliasForm(OperationForm):
     operation_class, legend = Alias, "Other names"
     add = _lines_field("Add")
-    remove = _lines_field("Remove", "One per line; for a category also an earlier path.")
+    remove = _lines_field("Remove")
+
+    def __init__(self, data: Mapping[str, Any] | None, kind: str, term: str) -> None:
+        super().__init__(data, kind, term)
+        if kind == "category":
+            self.fields["remove"].help_text = "One per line; also an earlier path."
 
 
 class _Repeated(forms.Textarea):

@@ -99,7 +99,7 @@ PAGES = (
     SitePage("account", "/settings/account/"),
     SitePage("keys", "/settings/keys/"),
     SitePage("people", "/people/"),
-    SitePage("api", "/api/docs", awaits=".opblock"),
+    SitePage("api", "/api/docs", awaits=".opblock-tag"),
     SitePage("admin", "/admin/"),
     SitePage("admin-list", "/admin/memories/memory/"),
     SitePage("admin-form", "/admin/memories/memory/", (r"/admin/memories/memory/\d+/change/",)),

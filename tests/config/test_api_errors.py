@@ -411,6 +411,12 @@ def test_document_lists_the_errors_of_every_operation(client):
                     assert schema["$ref"] == "#/components/schemas/Error", (method, path, status)
 
 
+def test_every_operation_is_in_a_group_that_is_described():
+    schema = api.get_openapi_schema()
+    used = {tag for operations in schema["paths"].values() for one in operations.values() for tag in one["tags"]}
+    assert {group["name"] for group in schema["tags"] if group["description"]} == used
+
+
 def test_documentation_is_a_page_of_local_files(client):
     page = client.get("/api/docs")
     assert page.status_code == 200
