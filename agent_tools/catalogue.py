@@ -214,12 +214,12 @@ CORE = (
 FURTHER = (
     Tool(
         "list_values",
-        "Page the values of a facet with counts. Takes search's filters.",
+        "A facet's values with counts. Takes search's filters.",
         vocabulary_tools.list_values,
         {
             "facet": {"enum": list(FACET)},
-            "search": {"type": "string", "description": "part of a name"},
-            "sort": {"enum": ["count", "name"]},
+            "search": {"type": "string", "description": "in names"},
+            "sort": {"enum": ["count", "name", "typical"]},
             **_PAGE,
         },
         inputs=(SearchQuery, FacetListing, OutputOptions),

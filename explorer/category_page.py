@@ -17,14 +17,13 @@ from explorer.page import Notice, did_you_mean_text
 from explorer.sidebar import Chip, ChipPart, build_chips
 from explorer.sparkline import Sparkline, build_sparklines
 from explorer.visible_tree import CategoryChild, CategoryDescription, CategoryNotFoundError
-from search.compare import log_likelihood
+from search.facet_counts import MIN_SUPPORT, log_likelihood
 from search.facets import DATE_KEY, Facet, FacetValue
 from search.query import SearchQuery
 from search.result import CorpusCounts, SearchResult
 from text.formatting import memories, number, plural
 
 # A distinctive value has at least this many memories, and is this many times as frequent as overall.
-MIN_SUPPORT = 5
 _MIN_FACTOR = 1.2
 _SHOWN = 8
 _TOP_TAGS = 14

@@ -66,7 +66,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
     warnings = (
         Notice(warning.message, suggestion=did_you_mean_text(warning.did_you_mean)) for warning in page.warnings
     )
-    crumbs = _crumbs(query, page)
+    crumbs, is_typical = _crumbs(query, page), listing.sort == "typical"
     heading = crumbs[-1].label if crumbs else spec.label
     values = plural(page.facet.distinct, "value", at_least=page.facet.at_least)
     return ValuesContext(
@@ -89,6 +89,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         sorts=(
             Link("Most first", at(sort=""), current=listing.sort == "count"),
             Link("A–Z", at(sort="name"), current=listing.sort == "name"),
+            *([Link("Typical first", at(sort="typical"), current=is_typical)] if page.is_part or is_typical else []),
         ),
         letters=tuple(_letter_link(page, initial, at) for initial in page.initials),
         pager=_values_pager(page, at_page),

@@ -6,7 +6,6 @@ A slice is the shared query with some parameters of its own: dates, an agent, a 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from math import log
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from search.engines.base import (
     Filter,
     Value,
 )
-from search.facet_counts import value_terms
+from search.facet_counts import log_likelihood, value_terms
 from search.facets import DATE_KEY, FACET, FACETS, FacetKind
 from search.histogram import NO_DAYS, DayCounts, build_histogram
 from search.hits import load_hits
@@ -125,19 +124,6 @@ class Comparison:
     warnings: tuple[SearchWarning, ...] = ()
     unavailable: str = ""
     timings: dict[str, float] = field(default_factory=dict)
-
-
-def log_likelihood(count_a: int, total_a: int, count_b: int, total_b: int) -> float:
-    """The log-likelihood ratio G² of a value being as frequent among the memories of one slice as of the other."""
-    both = count_a + count_b
-    total = total_a + total_b
-    cells = (
-        (count_a, total_a, both),
-        (count_b, total_b, both),
-        (total_a - count_a, total_a, total - both),
-        (total_b - count_b, total_b, total - both),
-    )
-    return max(0.0, 2 * sum(found * log(found * total / (row * column)) for found, row, column in cells if found > 0))
 
 
 def compare(asked: Asked, viewer: Viewer) -> Comparison:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from math import log
 
 from django.db import DatabaseError, InterfaceError, OperationalError
 
@@ -33,6 +34,7 @@ from search.histogram import (
 )
 from search.plan import ResolvedQuery, visible_ids
 from search.query import Interval, SearchQuery
+from search.result import CorpusCounts
 from text.analysis import fold
 from text.formatting import local_time
 
@@ -43,6 +45,8 @@ _TREE_ROOTS = 12
 _TREE_CHILDREN = 8
 # Values to request of which those with the least count are ordered by name.
 TIED = 2_000
+# Memories that a value needs before it can be called typical of others.
+MIN_SUPPORT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ def _counts(engine: Engine, resolved: ResolvedQuery, requests: list[FacetRequest
     nothing = corpus_plan(plan.project_ids)
     if plan == nothing:
         return corpus_answer(engine, plan, requests, resolved.zone, resolved.now)
-    alone = {key for key in FACET if _counts_without(plan, key) == nothing}
+    alone = {key for key in FACET if plan_counted(plan, key) == nothing}
     view = corpus_view(engine, plan.project_ids, resolved.zone) if alone else None
     live = [request for request in requests if request.key not in alone]
     counts = engine.counts(plan, live, zone=resolved.zone, now=resolved.now)
@@ -133,7 +137,7 @@ def _counts(engine: Engine, resolved: ResolvedQuery, requests: list[FacetRequest
     )
 
 
-def _counts_without(plan: EngineQuery, key: str) -> EngineQuery:
+def plan_counted(plan: EngineQuery, key: str) -> EngineQuery:
     """The plan whose match set a facet is counted over."""
     chosen = plan.filter(key)
     if chosen is None or not plan.drops_selection(key) or key == "state":
@@ -193,6 +197,32 @@ def by_count_and_name(spec: FacetSpec, values: Sequence[ValueCount], resolved: R
     # Several entities may have one name, and several categories one label: their types and paths decide, not their ids.
     names = {value: (fold(term.label), term.value) for value, term in terms.items()}
     return sorted(values, key=lambda v: (-v.count, *names.get(v.value, ("", "")), str(v.value)))
+
+
+def by_evidence(spec: FacetSpec, values: Sequence[ValueCount], total: int, corpus: CorpusCounts) -> list[ValueCount]:
+    """First the values that are more frequent among the `total` memories counted than among all others, those with the
+    strongest evidence (G²) first; then the rest in their order.
+    """
+    evidence: dict[Value, float] = {}
+    for one in values:
+        elsewhere = max(0, corpus.counts.get((spec.key, one.value), 0) - one.count)
+        others = max(elsewhere, corpus.total - total)
+        if one.count >= MIN_SUPPORT and one.count * others > elsewhere * total:
+            evidence[one.value] = log_likelihood(one.count, total, elsewhere, others)
+    return sorted(values, key=lambda one: -evidence.get(one.value, 0.0))
+
+
+def log_likelihood(count_a: int, total_a: int, count_b: int, total_b: int) -> float:
+    """The log-likelihood ratio G² of a value being as frequent among the memories of one slice as of the other."""
+    both = count_a + count_b
+    total = total_a + total_b
+    cells = (
+        (count_a, total_a, both),
+        (count_b, total_b, both),
+        (total_a - count_a, total_a, total - both),
+        (total_b - count_b, total_b, total - both),
+    )
+    return max(0.0, 2 * sum(found * log(found * total / (row * column)) for found, row, column in cells if found > 0))
 
 
 def _tree_request(spec: FacetSpec, tree: list[TreeNode], always: set[int]) -> FacetRequest:

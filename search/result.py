@@ -277,7 +277,10 @@ class FacetListing(ExtraParams):
     """How a page lists the values of one facet. Its order and its pages replace those of the search."""
 
     search: Text = Field("", max_length=200, description="Part of a name.")
-    sort: Literal["count", "name"] = Field("count", description="Largest first, or by name.")
+    sort: Literal["count", "name", "typical"] = Field(
+        "count",
+        description="Largest first, by name, or first those that are more frequent here than in all other memories.",
+    )
     page: int = Field(1, ge=1, le=MAX_PAGE, description="Page number.")
     page_size: int = Field(100, ge=1, le=FACET_LIMIT, description="Values per page.")
     parent: Text = Field("", description="For categories: only the children of this one.")
@@ -322,3 +325,8 @@ class FacetPage:
     @property
     def has_more(self) -> bool:
         return self.listing.page < self.pages
+
+    @property
+    def is_part(self) -> bool:
+        """Whether there are other memories, which the values can be compared with."""
+        return self.corpus.total > self.total

@@ -33,12 +33,14 @@ from search.facet_counts import (
     Counted,
     build_facet,
     by_count_and_name,
+    by_evidence,
     count_facets,
     counted_rows,
     hidden_by_exclusions,
     histogram_of,
     mark_parents,
     named_label,
+    plan_counted,
     value_rows,
     value_terms,
 )
@@ -52,6 +54,7 @@ from search.ranking import Ranked
 from search.relevance import ranked_page
 from search.result import (
     COUNTS,
+    CorpusCounts,
     FacetListing,
     FacetPage,
     HistogramSplit,
@@ -192,10 +195,10 @@ def facet_page(
     """A page of the values of a facet under a query; `with_corpus` also with counts of the corpus, and initials."""
 
     def answer(engine: Engine) -> FacetPage:
-        page = _facet_page(engine, query, FACET[key], listing, viewer, with_initials=with_corpus)
-        if not with_corpus:
+        corpus = corpus_counts(engine, viewer) if with_corpus or listing.sort == "typical" else None
+        page = _facet_page(engine, query, FACET[key], listing, viewer, corpus, with_initials=with_corpus)
+        if corpus is None:
             return page
-        corpus = corpus_counts(engine, viewer)
         older = older_warnings(corpus.as_of, viewer.timezone)
         return replace(page, corpus=corpus, warnings=(*page.warnings, *older))
 
@@ -233,7 +236,14 @@ def _alone(engine: Engine, query: SearchQuery, resolved: ResolvedQuery) -> Histo
 
 
 def _facet_page(
-    engine: Engine, query: SearchQuery, spec: FacetSpec, listing: FacetListing, viewer: Viewer, *, with_initials: bool
+    engine: Engine,
+    query: SearchQuery,
+    spec: FacetSpec,
+    listing: FacetListing,
+    viewer: Viewer,
+    corpus: CorpusCounts | None,
+    *,
+    with_initials: bool,
 ) -> FacetPage:
     watch = Stopwatch(engine.waited_ms)
     with snapshot(), watch.stage("facets"):
@@ -254,6 +264,12 @@ def _facet_page(
             facet = Facet(spec.key, unavailable="Counting took too long.")
         else:
             listed = _listed_values(spec, resolved, listing, counts.facets[spec.key])
+            if listing.sort == "typical" and corpus is not None:
+                if not corpus.known:
+                    warnings.append(SearchWarning("Counting all memories took too long: largest first.", "sort"))
+                # The facet is counted without its own selection, and so are the memories that have its values.
+                (over,) = engine.match([plan_counted(resolved.plan, spec.key)], reuse=True)
+                listed = by_evidence(spec, listed, over.total, corpus)
             facet = _listed_facet(engine, spec, resolved, listing, summary, counts.facets[spec.key], listed)
             if with_initials and len(listed) > listing.page_size:
                 initials = _initials(spec, listed, resolved)

@@ -348,6 +348,6 @@ def test_document_names_every_parameter_and_facet():
     counts = document["components"]["schemas"]["FacetCounts"]["properties"]
     assert set(counts) == {spec.api_name for spec in FACETS} | {"date_buckets", "histogram"}
     listing = {p["name"]: p for p in document["paths"]["/api/facets/{facet}"]["get"]["parameters"]}
-    assert listing["sort"]["schema"]["enum"] == ["count", "name"]
+    assert listing["sort"]["schema"]["enum"] == ["count", "name", "typical"]
     assert listing["page_size"]["schema"]["maximum"] == 1_000
     assert listing["facet"]["in"] == "path"

@@ -386,6 +386,14 @@ def test_values_page_lists_searches_and_sorts(reader):
     assert "No tag matches this name." in html_of(reader.get("/facets/tag/?search=zzz"))
 
 
+def test_values_page_offers_what_is_typical_where_there_is_something_to_compare_with(reader):
+    assert "Typical first" not in html_of(reader.get("/facets/tag/"))
+    page = html_of(reader.get("/facets/tag/?type=decision"))
+    assert re.search(r'href="(/facets/tag/\?[^"]*sort=typical[^"]*)">Typical first<', page)
+    chosen = html_of(reader.get("/facets/tag/?sort=typical"))
+    assert re.search(r'aria-current="true">Typical first<', chosen)
+
+
 def test_values_page_calls_what_is_chosen_by_its_name(reader):
     path = "/facets/tag/?category=stove&entity=kettle"
     explored = html_of(reader.get(path.replace("/facets/tag/", "/explore/")))

@@ -6,7 +6,8 @@ import pytest
 
 from access.viewer import Viewer
 from memories.models import Project
-from search.compare import compare, log_likelihood
+from search.compare import compare
+from search.facet_counts import log_likelihood
 from search.run import run
 from search.slices import read_comparison, slice_query, with_value
 from web.params import QueryError

@@ -10,6 +10,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from memories.models import Memory, Project
+from memories.records import MemoryRecord
+from memories.services import memory_create
 from search.engines import match_counts, with_engine
 from search.engines.base import EngineQuery, Filter
 from search.engines.index.engine import IndexEngine
@@ -382,6 +384,29 @@ def test_values_are_searched_sorted_and_paged(corpus, everyone):
     assert page.has_more
     assert [v.label for v in values_page("tag", "", everyone, search="BRE").facet.values] == ["brewing"]
     assert [v.label for v in values_page("entity", "", everyone, search="mio").facet.values] == ["Mio", "Mio"]
+
+
+def test_values_that_are_more_frequent_here_than_elsewhere_come_first(corpus, everyone):
+    def store(memory_type, numbers, *tags):
+        for number in numbers:
+            record = MemoryRecord(
+                content=f"{memory_type} {number}", external_id=f"{memory_type}-{number}", type=memory_type, tags=tags
+            )
+            memory_create(record=record, viewer=everyone)
+
+    store("survey", range(8), "weather", "tide")
+    store("survey", range(8, 14), "weather", "rope")
+    store("log", range(40), "weather", "rope")
+
+    def labels(querystring, **listing):
+        return [value.label for value in values_page("tag", querystring, everyone, **listing).facet.values]
+
+    assert labels("type=survey") == ["weather", "tide", "rope"]
+    assert labels("type=survey", sort="typical") == ["tide", "weather", "rope"]
+    # The facet is counted without its own selection, and so is its order.
+    assert labels("type=survey&tag=rope", sort="typical") == ["tide", "weather", "rope"]
+    assert labels("type=survey", sort="typical", page_size=2, page=2) == ["rope"]
+    assert labels("", sort="typical") == labels("")
 
 
 def test_children_of_a_category_are_listed(corpus, everyone):
