@@ -66,6 +66,22 @@ def test_a_lasso_becomes_a_filter_with_exact_counts(map_page):
     assert address(page) == "/explore/?view=map"
 
 
+# The widths of a name on the map and of its text. Few memories have no names of their own.
+NAME_WIDTHS = """() => {
+  const place = document.createElement("li"), text = document.createRange();
+  place.className = "place";
+  place.innerHTML = '<a href="/">Daylight saving time</a>';
+  document.getElementById("places").append(place);
+  text.selectNodeContents(place.firstChild);
+  return [place, text].map((one) => one.getBoundingClientRect().width);
+}"""
+
+
+def test_names_are_as_wide_as_their_text(map_page):
+    name, text = map_page().evaluate(NAME_WIDTHS)
+    assert text <= name <= text + 12
+
+
 def test_filters_and_colours_change_the_points(map_page):
     page = map_page()
     page.get_by_role("checkbox", name="bugfix").check()
