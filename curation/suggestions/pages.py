@@ -348,6 +348,8 @@ def _done(one: ShownSuggestion) -> LastDecision | None:
     if one.row.state == Suggestion.State.OPEN:
         return LastDecision(f"Reopened: {proposal_text(one)}.", "")
     message = f"{one.row.get_state_display()}: {proposal_text(one)}."
+    if one.row.state == Suggestion.State.REJECTED:
+        message += " It is not proposed again."
     return LastDecision(message, reverse("suggestions:undo", args=[one.row.pk]))
 
 

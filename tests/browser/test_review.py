@@ -31,6 +31,7 @@ def test_reject_skip_undo_by_keys(open_page, tags):
     expect(current).to_contain_text(names[0])
     page.keyboard.press("r")
     expect(page.locator(".done")).to_contain_text("Rejected")
+    expect(page.locator(".done")).to_contain_text("It is not proposed again.")
     expect(current).to_contain_text(names[1])
     page.keyboard.press("u")
     expect(page.locator(".done")).to_contain_text("Reopened")
