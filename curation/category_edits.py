@@ -77,15 +77,16 @@ def category_merge(copy: WorkingCopy, source_id: int, target_id: int) -> None:
     _rebuild_paths(copy, paths)
 
 
-def add_merge_lines(copy: WorkingCopy, target_id: int, names: str) -> None:
-    """Add the lines about everything that was merged into a category; `names` are its other names before."""
+def add_merge_lines(copy: WorkingCopy, names: Mapping[int, str]) -> None:
+    """Add the lines about everything that was merged; `names` are the other names before of what it was merged into."""
     rows, before = copy.table("category"), copy.originals("category")
     for merged_id in copy.merged:
         if merged_id in before:
             kept = rows[copy.kept(merged_id)]
             copy.add_line("merges into", before[merged_id]["path"], kept["path"], subject=("category", merged_id))
-    if names != (after := ", ".join(copy.names_shown("category", target_id))):
-        copy.add_line("other names", names, after, subject=("category", target_id))
+    for target_id in names:
+        if target_id in rows and names[target_id] != (after := ", ".join(copy.names_shown("category", target_id))):
+            copy.add_line("other names", names[target_id], after, subject=("category", target_id))
     _add_path_lines(copy)
 
 

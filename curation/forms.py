@@ -101,24 +101,32 @@ class MergeForm(OperationForm):
         return {"kind": self.kind, "source": self.term, **self.cleaned_data}
 
 
+# What is kept of categories if each goes into the one above it.
+INTO_PARENTS = "parents"
+
+
 class MergeSeveralForm(OperationForm):
     """A merge of several terms. Each is named as operations name it; the one that stays may be among them."""
 
     operation_class, legend = Merge, "Merge"
     sources = Lines(required=False)
-    target = _term_field("Keep")
+    target = _term_field("Keep", required=False)
+    into_parents = forms.BooleanField(required=False)
 
     def __init__(self, kind: str, terms: Sequence[str], target: str) -> None:
+        into_parents = kind == "category" and target == INTO_PARENTS
         ending = [term for term in terms if term != target]
-        super().__init__({"sources": "\n".join(ending), "target": target}, kind, "")
+        stays = {"into_parents": "1"} if into_parents else {"target": target}
+        super().__init__({"sources": "\n".join(ending), **stays}, kind, "")
 
     def clean(self) -> dict[str, Any]:
         if not self.errors and not self.cleaned_data["sources"]:
-            self.add_error(None, "Choose two or more, of which one is kept.")
+            alone = "Choose some of them." if self.cleaned_data["into_parents"] else ""
+            self.add_error(None, alone or "Choose two or more, of which one is kept.")
         return super().clean()
 
     def arguments(self) -> dict[str, Any]:
-        return {"kind": self.kind, **self.cleaned_data}
+        return {"kind": self.kind, **{name: value for name, value in self.cleaned_data.items() if value}}
 
 
 class MoveForm(OperationForm):

@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from access.viewer import Viewer
 from categories.queries import category_nodes, concept_terms, entity_terms
-from curation.forms import term_name
+from curation.forms import INTO_PARENTS, term_name
 from curation.pages import plural_of, term_url
 from curation.queries import TermNotFoundError, counts_of, find_term, not_found_message
 from curation.schemas import MOST_TERMS
@@ -39,6 +39,9 @@ class MergePage:
     many: str
     terms: tuple[MergedTerm, ...]
     notices: tuple[Notice, ...]
+    into_parents: str
+    """The value for the categories above them, instead of one that is kept; empty for other kinds."""
+    keeps_parents: bool
     other: str
     """The name of a term to keep that is not among them."""
     complete: str
@@ -102,7 +105,9 @@ def merge_page(
     counts = counts_of(kind, terms, viewer)
     shown = {ref: (str(ref), "") for ref in terms} if kind == "tag" else _names_to_merge(kind, terms)
     ordered = sorted(shown, key=lambda ref: (-counts[ref], len(shown[ref][0]), shown[ref]))
-    kept = kept if kept in terms.values() else next((terms[ref] for ref in ordered), "")
+    keeps_parents = kind == "category" and kept == INTO_PARENTS
+    if not keeps_parents:
+        kept = kept if kept in terms.values() else next((terms[ref] for ref in ordered), "")
     return MergePage(
         kind=kind,
         many=plural_of(kind),
@@ -119,6 +124,8 @@ def merge_page(
             for ref in ordered
         ),
         notices=tuple(notices),
+        into_parents=INTO_PARENTS if kind == "category" else "",
+        keeps_parents=keeps_parents,
         other=other,
         complete=kind,
         url=merge_url(kind),

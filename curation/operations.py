@@ -3,7 +3,7 @@
 Permissions come first: any other refusal could disclose terms of other projects.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -12,7 +12,7 @@ from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.local_texts import as_array, known_terms
 from categories.paths import PathError, parse_path
-from categories.queries import tags_now
+from categories.queries import category_nodes, tags_now
 from curation import category_edits, memory_edits, term_edits, text_edits
 from curation.queries import (
     OTHERS_USE_IT,
@@ -222,19 +222,18 @@ def _merge(operation: Merge, viewer: Viewer) -> tuple[str, WorkingCopy]:
     kind, field = operation.kind, "sources" if operation.sources else "source"
     names = operation.sources or [operation.source]
     sources = list(dict.fromkeys(_own_term(kind, name, viewer, field) for name in names))
-    target = _own_term(kind, operation.target, viewer, "target")
-    if len(sources) > 1 and target in sources:
-        raise CurationRefusedError(f"“{operation.target}” is also among those that end: take it out of them.", "target")
-    copy = _copy_of(kind, [*sources, target], viewer, sources[0])
-    known = ""
+    targets = _targets(operation, sources, viewer)
+    kept = list(dict.fromkeys(targets.values()))
+    copy = _copy_of(kind, [*sources, *kept], viewer, sources[0])
+    known: dict[int, str] = {}
     if kind == "category":
-        known = ", ".join(copy.names_shown(kind, int(target)))
+        known = {int(target): ", ".join(copy.names_shown(kind, int(target))) for target in kept}
         # The deeper ones first: a category takes along those below it.
         sources.sort(key=lambda ref: -copy.table("category")[int(ref)]["depth"])
     ending = [*map(str, sources)] if kind == "tag" else _labels_in(copy, kind, sources)
     broader = broader_concepts() if kind == "concept" else {}
     for source in sources:
-        copy.scope = _scope(kind, source, viewer)
+        copy.scope, target = _scope(kind, source, viewer), targets[source]
         match kind:
             case "category":
                 category_edits.category_merge(copy, int(source), int(target))
@@ -245,12 +244,32 @@ def _merge(operation: Merge, viewer: Viewer) -> tuple[str, WorkingCopy]:
             case "tag":
                 term_edits.tag_merge(copy, str(source), str(target), _own_memories(str(source), viewer))
     if kind == "category":
-        category_edits.add_merge_lines(copy, int(target), known)
+        category_edits.add_merge_lines(copy, known)
     if len(sources) > 1:
         ends = listed([*ending[:_NAMED], *([f"{len(sources) - _NAMED} others"] if len(sources) > _NAMED else [])])
-        (stays,) = [str(target)] if kind == "tag" else _labels_in(copy, kind, [target])
+        stays = "those above them"
+        if not operation.into_parents:
+            (stays,) = [str(kept[0])] if kind == "tag" else _labels_in(copy, kind, kept)
         copy.title = f"Merged the {VOCABULARIES[kind].plural if kind in VOCABULARIES else 'tags'} {ends} into {stays}"
     return kind, copy
+
+
+def _targets(operation: Merge, sources: Sequence[TermRef], viewer: Viewer) -> dict[TermRef, TermRef]:
+    """The term that each of the sources of a merge goes into."""
+    if not operation.into_parents:
+        target = _own_term(operation.kind, operation.target, viewer, "target")
+        if len(sources) > 1 and target in sources:
+            raise CurationRefusedError(
+                f"“{operation.target}” is also among those that end: take it out of them.", "target"
+            )
+        return dict.fromkeys(sources, target)
+    nodes = category_nodes([int(source) for source in sources])
+    if roots := [node.path for node in nodes.values() if node.parent_id is None]:
+        raise CurationRefusedError(f"{listed(roots[:_NAMED])}: at the top level, with no category above.", "sources")
+    targets: dict[TermRef, TermRef] = {pk: node.parent_id for pk, node in nodes.items() if node.parent_id is not None}
+    if used_by_others("category", set(targets.values()), viewer):
+        raise CurationRefusedError(OTHERS_USE_IT)
+    return targets
 
 
 def _labels_in(copy: WorkingCopy, kind: str, refs: Iterable[TermRef]) -> list[str]:

@@ -137,12 +137,19 @@ class Merge(Operation):
     sources: Annotated[list[TermName], Field(max_length=MOST_TERMS)] = Field(
         [], description="Several terms that end, instead of one: one change, with one undo."
     )
-    target: TermName = Field(description="The term that stays.")
+    target: TermName = Field("", description="The term that stays.")
+    into_parents: bool = Field(
+        False, description="Of categories, instead of a target: each goes into the category above it."
+    )
 
     @model_validator(mode="after")
-    def _names_what_ends(self) -> "Merge":
+    def _names_what_ends_and_what_stays(self) -> "Merge":
         if bool(self.source) == bool(self.sources):
             raise refuse("source, sources: name the term that ends as source, or several as sources")
+        if bool(self.target) == self.into_parents:
+            raise refuse("target, into_parents: name the term that stays as target, or take the category above each")
+        if self.into_parents and self.kind != "category":
+            raise refuse("into_parents: only categories have one above them")
         return self
 
 

@@ -12,7 +12,7 @@ from categories.vocabulary_cache import CachedCategory
 from explorer.cards import HitCard, build_cards
 from explorer.category_browser import MOST_ROWS, Branch, BrowserView, Indicators
 from explorer.histogram_plot import Plot, build_plot
-from explorer.links import Link, explore_url, matrix_url, values_url
+from explorer.links import Link, explore_url, matrix_url, merge_url, values_url
 from explorer.page import Notice, did_you_mean_text
 from explorer.sidebar import Chip, ChipPart, build_chips
 from explorer.sparkline import Sparkline, build_sparklines
@@ -26,6 +26,8 @@ from text.formatting import memories, number, plural
 # A distinctive value has at least this many memories, and is this many times as frequent as overall.
 _MIN_FACTOR = 1.2
 _SHOWN = 8
+# As many as one merge takes.
+_MERGED_AT_ONCE = 100
 _TOP_TAGS = 14
 _DISTINCTIVE = (("tag", "Tags"), ("concept", "Concepts"), ("entity", "Entities"))
 _SHOWS = {
@@ -79,6 +81,8 @@ class CategoryTable:
     more: Link | None = None
     over_time: Link | None = None
     """The numbers of the small charts; None without charts."""
+    merge_up: Link | None = None
+    """For curators: the page that merges those listed into the categories above them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +299,8 @@ def _table(found: BrowserView) -> CategoryTable | None:
         title, note = _SHOWS[show]
         cut = f" The first {MOST_ROWS} are shown." if found.listed_total > MOST_ROWS else ""
         rows = tuple(_rows(found, found.listed, with_path=True))
-        return CategoryTable(f"{number(found.listed_total)} {title}", note + cut, rows, in_full)
+        merge_up = _merge_up(found) if show == "single" else None
+        return CategoryTable(f"{number(found.listed_total)} {title}", note + cut, rows, in_full, merge_up=merge_up)
     if not found.children:
         return None
     left_out = found.children_total - len(found.children)
@@ -307,6 +312,18 @@ def _table(found: BrowserView) -> CategoryTable | None:
         more=_all_children(left_out, found.node.node.path if found.node else "", query),
         over_time=_over_time(found),
     )
+
+
+def _merge_up(found: BrowserView) -> Link | None:
+    """The page that merges the first of those listed into the categories above them."""
+    below = [child.node for child in found.listed if child.node.parent_id is not None][:_MERGED_AT_ONCE]
+    if not below:
+        return None
+    here = category_url("", found.query, {"show": "single"})
+    # As that page sends it; it lists them first, to untick what is wrong.
+    asked = [*(("term", f"#{node.id}") for node in below), ("target", "parents"), ("do", "add"), ("next", here)]
+    count = plural(len(below), "category", "categories")
+    return Link(f"Merge {count} into those above…", f"{merge_url('category')}?{urlencode(asked)}")
 
 
 def _over_time(found: BrowserView) -> Link | None:

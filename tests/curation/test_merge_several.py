@@ -40,6 +40,46 @@ def merge(viewer, **asked):
     return applied
 
 
+def with_category(path):
+    return set(CategoryLink.objects.filter(category__path=path).values_list("memory_id", flat=True))
+
+
+def test_categories_go_into_those_above_them_by_one_change_with_one_undo(corpus, curator):
+    before = dump()
+    paths = ["kitchen/oven", "yard/dock", "yard/wood"]
+    under = {path: with_category(path) for path in paths}
+    done = merge(curator, kind="category", sources=paths, into_parents=True)
+    assert done.plan.title == "Merged the categories kitchen/oven, yard/dock and yard/wood into those above them"
+    assert not Category.objects.filter(path__in=paths).exists()
+    assert under["kitchen/oven"] <= with_category("kitchen")
+    assert under["yard/dock"] | under["yard/wood"] <= with_category("yard")
+    assert [line.after for line in done.plan.lines if line.what == "merges into"] == ["kitchen", "yard", "yard"]
+    curation_undo(curation_id=done.curation.pk, viewer=curator)
+    assert dump() == before
+
+
+def test_category_and_the_one_above_it_both_go_up(corpus, curator):
+    memory_create(record=MemoryRecord(content="A small one.", categories=("Kitchen/Brewing/Cups",)), viewer=curator)
+    before = dump()
+    inside = with_category("kitchen/brewing") | with_category("kitchen/brewing/cups")
+    done = merge(curator, kind="category", sources=["kitchen/brewing", "kitchen/brewing/cups"], into_parents=True)
+    assert inside <= with_category("kitchen")
+    assert not Category.objects.filter(path__startswith="kitchen/brewing").exists()
+    curation_undo(curation_id=done.curation.pk, viewer=curator)
+    assert dump() == before
+
+
+def test_merge_upwards_that_cannot_be_done_says_why(corpus, curator):
+    asked = Merge(kind="category", sources=["kitchen", "yard/dock"], into_parents=True)
+    with pytest.raises(CurationRefusedError, match="kitchen: at the top level, with no category above"):
+        curation_apply(operation=asked, viewer=curator)
+    with pytest.raises(ValueError, match="only categories have one above them"):
+        Merge(kind="tag", sources=["tea"], into_parents=True)
+    for target in ({}, {"target": "yard", "into_parents": True}):
+        with pytest.raises(ValueError, match="name the term that stays as target, or take the category above each"):
+            Merge(kind="category", sources=["yard/dock"], **target)
+
+
 def test_several_tags_become_one_by_one_change_with_one_undo(corpus, curator):
     before = dump()
     done = merge(curator, kind="tag", sources=["guests", "kettle", "hardware"], target="tea")
@@ -129,6 +169,23 @@ def test_a_curator_of_one_project_merges_tags_there_alone(corpus, curator):
 def page(client, corpus):
     client.force_login(User.objects.create_superuser("curator"))
     return client
+
+
+def test_categories_with_a_single_memory_are_merged_upwards_from_their_list(page):
+    listed = html_of(page.get("/categories/?show=single"))
+    leads = re.search(r'<a class="button" href="(/curate/merge/category/[^"]+)">Merge \d+ categor', listed)
+    form = html_of(page.get(leads[1].replace("&amp;", "&")))
+    assert re.search(r'value="parents"\s+aria-label="Merge each into the category above it"\s+checked', form)
+    terms = re.findall(r'type="checkbox" name="term" value="([^"]+)"', form)
+    preview = html_of(page.get("/curate/merge/category/", {"term": terms, "target": "parents", "do": "preview"}))
+    assert "Merge the categor" in preview
+    sent = {}
+    for name, value in HIDDEN.findall(preview):
+        sent.setdefault(name, []).append(value)
+    page.post("/curate/merge/category/", sent)
+    assert Curation.objects.get().title.startswith("Merged the categor")
+    assert not Category.objects.filter(pk__in=[term.lstrip("#") for term in terms]).exists()
+    assert findings() == []
 
 
 def test_ticked_tags_are_merged_into_the_one_that_most_memories_have(page):
