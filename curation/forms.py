@@ -101,7 +101,7 @@ class MergeForm(OperationForm):
         return {"kind": self.kind, "source": self.term, **self.cleaned_data}
 
 
-# What is kept of categories if each goes into the one above it.
+# Stands for the term that is kept if each category goes into the one above it.
 INTO_PARENTS = "parents"
 
 

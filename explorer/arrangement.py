@@ -12,14 +12,14 @@ from django import forms
 
 from search.facets import FACET, FACETS
 
-# What the values of a facet are, for readers who see them for the first time.
+# The meaning of the values of a facet, for readers who see them for the first time.
 HELP_TEXTS: dict[str, str] = {
-    "project": "What memories belong to, such as a product or a repository. People have their roles by project.",
-    "type": "What kind of memory it is, such as a decision, a bug fix or a note.",
+    "project": "The product, repository or team that memories belong to. People have their roles by project.",
+    "type": "The kind of memory, such as a decision, a bug fix or a note.",
     "category": "Where memories are filed: one tree for all projects. A category includes its subcategories.",
     "tag": "Words that people and agents put on memories.",
     "concept": "Ideas that memories are about. Concepts have a definition, other names and related concepts.",
-    "entity": "What memories mention by name, such as a person, a service or a file.",
+    "entity": "People, services, files and other things that memories mention by name.",
     "author": "Who wrote the memory.",
     "agent": "The program that wrote the memory, such as a coding agent.",
     "source": "The system that the memory was imported from, or how it was written here.",
