@@ -215,7 +215,7 @@ class ViewForm(forms.Form):
     )
     visibility = forms.ChoiceField(
         choices=[
-            (SavedView.Visibility.PRIVATE.value, "Only I"),
+            (SavedView.Visibility.PRIVATE.value, "Only me"),
             (
                 SavedView.Visibility.TEAM.value,
                 "Everybody who can sign in, except where it names a project that they may not see",
