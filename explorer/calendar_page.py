@@ -21,7 +21,7 @@ from web.params import Params
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _SHADES = 5
-# Years in the table of months, the newest first; each has some thirty nodes.
+# Years that are listed, and in the table of months, the newest first; each has some thirty nodes.
 _YEARS = 12
 
 
@@ -33,7 +33,7 @@ class CalendarRequest(Params):
 
 @dataclass(frozen=True, slots=True)
 class CalendarDay:
-    """A cell. Days of other years are `outside`; days without memories have no URL."""
+    """A cell. Days of other years are `outside`, those to come `ahead`; days without memories have no URL."""
 
     name: str = ""
     url: str = ""
@@ -65,6 +65,8 @@ class CalendarContext:
     chips: tuple[Chip, ...]
     notices: tuple[Notice, ...]
     years: tuple[Link, ...]
+    earlier: tuple[Link, ...]
+    """The years before those."""
     months: tuple[MonthHeading, ...]
     rows: tuple[WeekdayRow, ...]
     month_names: tuple[str, ...]
@@ -81,6 +83,10 @@ def build_calendar(query: PageQuery, found: CalendarDays, problems: Sequence[Not
     warnings = (Notice(w.message, suggestion=did_you_mean_text(w.did_you_mean)) for w in found.warnings)
     peak = max(found.days, key=lambda day: (found.days[day], day), default=None)
     first, last = f"{found.year:04}-01-01", f"{found.year:04}-12-31"
+    years = tuple(
+        Link(str(year), calendar_url(query, year), count=number(count), current=year == found.year)
+        for year, count in reversed(found.years)
+    )
     return CalendarContext(
         title=f"Calendar {found.year or ''}".strip(),
         heading=f"Calendar of {found.year}" if found.year else "Calendar",
@@ -89,10 +95,8 @@ def build_calendar(query: PageQuery, found: CalendarDays, problems: Sequence[Not
         results_url=explore_url(query),
         chips=build_chips(query, found.labels),
         notices=(*problems, *warnings),
-        years=tuple(
-            Link(str(year), calendar_url(query, year), count=number(count), current=year == found.year)
-            for year, count in reversed(found.years)
-        ),
+        years=years[:_YEARS],
+        earlier=years[_YEARS:],
         months=tuple(_months(found)) if found.year else (),
         rows=_rows(found) if found.year else (),
         month_names=tuple(MONTHS),
@@ -139,10 +143,10 @@ def _cell(found: CalendarDays, ordinal: int, peak: int) -> CalendarDay:
         return CalendarDay()
     count = found.days.get(day, 0)
     if not count:
-        return CalendarDay(shade="")
-    shade = day_shade(count, peak)
+        return CalendarDay(shade="today" if day == found.today else "ahead" if day > found.today else "")
+    shade = f"d{day_shade(count, peak)}" + (" today" if day == found.today else "")
     name = f"{WEEKDAYS[day.weekday()]}, {day_text(day)}: {number(count, at_least=found.at_least)}"
-    return CalendarDay(name, explore_url(found.base.between(day.isoformat(), day.isoformat())), f"d{shade}")
+    return CalendarDay(name, explore_url(found.base.between(day.isoformat(), day.isoformat())), shade)
 
 
 def day_shade(count: int, peak: int) -> int:

@@ -12,6 +12,8 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
+from text.titles import plain_title
+
 _TAGS = {
     *("p", "br", "hr", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em", "strong", "s", "a", "div"),
     *("ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td"),
@@ -22,12 +24,14 @@ _LONGEST_MARKDOWN = 100_000
 _SCHEMES = {"http", "https", "mailto"}
 
 
-def render_markdown(text: str) -> SafeString:
-    """HTML that cannot run scripts, load resources, or imitate the page."""
+def render_markdown(text: str, title: str = "") -> SafeString:
+    """HTML that cannot run scripts, load resources, or imitate the page. A first heading like `title` is left out."""
     if len(text) > _LONGEST_MARKDOWN:
         return format_html("<pre><code>{}</code></pre>", text)
     env: dict[str, Any] = {}
     tokens = _MARKDOWN.parse(text, env)
+    if title and _opens_with(title, tokens):
+        del tokens[:3]
     env["highest_heading"] = min((int(t.tag[1]) for t in tokens if t.type == "heading_open"), default=1)
     html = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, env)
     clean = nh3.clean(
@@ -40,6 +44,11 @@ def render_markdown(text: str) -> SafeString:
         attribute_filter=_only_own_attributes,
     )
     return mark_safe(clean)  # noqa: S308 - the allow-list above is what makes it safe
+
+
+def _opens_with(title: str, tokens: Sequence[Token]) -> bool:
+    """Whether the first three of several tokens are a heading with this text."""
+    return len(tokens) > 3 and tokens[0].type == "heading_open" and plain_title(tokens[1].content) == title
 
 
 def _only_own_attributes(tag: str, attribute: str, value: str) -> str | None:

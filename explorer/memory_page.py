@@ -145,17 +145,18 @@ def build_memory(
     `query` is the search that led here, if any. `controls` are the fields that edit facts, if the viewer may.
     """
     memory = detail.memory
+    title = plain_title(memory.title) or f"Memory {memory.pk}"
     fields = controls or {}
     facts = (replace(fact, control=fields.get(fact.name)) for fact in _facts(detail, zone))
     return MemoryContext(
         id=memory.pk,
-        title=plain_title(memory.title) or f"Memory {memory.pk}",
+        title=title,
         type=_filter("type", memory.memory_type),
         family=type_family(memory.memory_type),
         state="" if memory.state == Memory.State.ACTIVE else memory.state,
         state_note=memory.state_reason,
         summary=memory.summary,
-        body=render_markdown(memory.content),
+        body=render_markdown(memory.content, title),
         back_url=explore_url(query or SearchQuery()),
         back_label="Back to results" if query else "Explore all memories",
         why_url=why_not_url(query, memory.pk) if query else "",

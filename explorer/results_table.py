@@ -84,6 +84,8 @@ class ResultsTable:
     headings: tuple[Heading, ...]
     rows: tuple[Row, ...]
     choices: tuple[ColumnChoice, ...]
+    is_chosen: bool
+    """Whether somebody chose the columns; the usual ones may give way where there is little room."""
 
 
 def build_table(query: PageQuery, result: SearchResult, cards: Iterable[HitCard], zone: tzinfo) -> ResultsTable:
@@ -98,6 +100,7 @@ def build_table(query: PageQuery, result: SearchResult, cards: Iterable[HitCard]
             for card, alike in shown
         ),
         choices=tuple(ColumnChoice(c.value, COLUMN_LABELS[c], c in query.columns) for c in Column),
+        is_chosen=bool(query.column),
     )
 
 

@@ -32,6 +32,8 @@ class CalendarDays:
     """The years that have memories, with their numbers, the first one first."""
     months: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """The (year, month) pairs that have memories, with their numbers."""
+    today: date = date.max
+    """In the time zone of the query."""
     at_least: bool = False
     unavailable: str = ""
     warnings: tuple[SearchWarning, ...] = ()
@@ -70,7 +72,8 @@ def _calendar(engine: Engine, query: SearchQuery, year: int, viewer: Viewer) -> 
     with snapshot(), watch.stage("facets"):
         asked = resolve_query(engine, query, viewer, datetime.now(UTC))
         resolved = resolve_query(engine, base, viewer, asked.now)
-        found = CalendarDays(query, base, warnings=asked.warnings, labels=asked.labels)
+        today = local_time(asked.now, resolved.zone).date()
+        found = CalendarDays(query, base, today=today, warnings=asked.warnings, labels=asked.labels)
         try:
             counted = engine.counts(resolved.plan, [], zone=resolved.zone, now=resolved.now)
         except EngineTimeoutError:

@@ -102,6 +102,15 @@ def test_markdown_comes_through(text, html):
     assert render_markdown(text).strip() == html
 
 
+def test_first_heading_that_repeats_the_title_is_left_out():
+    assert (
+        render_markdown("# A `title`\n\ntext\n\n# A `title`", "A title")
+        == "<p>text</p>\n<h2>A <code>title</code></h2>\n"
+    )
+    assert render_markdown("# Title", "Title").strip() == "<h2>Title</h2>"
+    assert render_markdown("# Title: more\n\ntext", "Title") == "<h2>Title: more</h2>\n<p>text</p>\n"
+
+
 def test_table_scrolls_in_a_frame_of_its_own():
     html = render_markdown("| a | b |\n|---|--:|\n| 1 | 2 |")
     assert html.startswith('<div class="wide" tabindex="0"><table>')
