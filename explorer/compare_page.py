@@ -226,7 +226,7 @@ def _requested(asked: Asked, **changes: object) -> Asked:
 
 def _ways(asked: Asked) -> Iterator[Link]:
     """The ways to compare, each of which begins with slices of its own."""
-    by = asked.request.by
+    by = asked.by
     ways = dict(_WAYS)
     if by not in ways:
         ways[by] = f"{FACET[by].label}s" if by != "category" else "Categories"
@@ -237,7 +237,7 @@ def _ways(asked: Asked) -> Iterator[Link]:
 
 def _beside(asked: Asked, a: Side | None, b: Side | None) -> str:
     """The memories of both slices, if none can be in both."""
-    by = asked.request.by
+    by = asked.by
     if a is None or b is None or by == SEARCHES:
         return ""
     ends = sorted((side.own.date_from, side.own.date_to) for side in (a, b))
@@ -283,7 +283,7 @@ def _half(found: Comparison, asked: Asked, letter: str) -> Half:
     is_a = letter == "A"
     prefix = letter.lower()
     side, own = (found.a, asked.a) if is_a else (found.b, asked.b)
-    by = asked.request.by
+    by = asked.by
     labels = side.labels if side else {}
     chosen = {key for key, _ in own.parameters()} if own else set()
     is_dates = by == DATE_KEY and chosen <= {"from", "to"} and not (own and "T" in own.date_from + own.date_to)
@@ -471,9 +471,9 @@ def _only(asked: Asked, side: Side, letter: str, name: str, rows: Sequence[Diffe
                 width=f"{max(1.0, 100 * count / peak):.1f}%",
             )
         )
-    verb = ("is gone" if len(rows) == 1 else "are gone") if letter == "A" else "is new" if len(rows) == 1 else "are new"
-    is_date = asked.request.by == DATE_KEY
-    note = f"{plural(len(rows), 'value')} {verb}" if is_date else plural(len(rows), "value")
+    note = plural(len(rows), "value") if rows else "no value"
+    if rows and asked.by == DATE_KEY:
+        note += ", no longer used" if letter == "A" else ", first used then"
     more = None
     if len(rows) > most and asked.request.values < 200:
         wanted = 200 if len(rows) > _MORE else _MORE

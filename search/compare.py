@@ -141,7 +141,7 @@ def _compare(engine: Engine, asked: Asked, viewer: Viewer) -> Comparison:
             with watch.stage("search"):
                 resolved = resolve_query(engine, asked.shared, viewer, now)
                 found = replace(found, labels=dict(resolved.labels))
-                choices = _choices(engine, resolved, asked.request.by) if asked.request.by in FACET else ()
+                choices = _choices(engine, resolved, asked.by) if asked.by in FACET else ()
                 own_a, own_b = _chosen(engine, asked, resolved, choices)
             if own_a is None or own_b is None:
                 return replace(found, choices=choices, timings=watch.timings)
@@ -170,7 +170,7 @@ def _chosen(
     engine: Engine, asked: Asked, resolved: ResolvedQuery, choices: Sequence[tuple[str, str, int]]
 ) -> tuple[SearchQuery | None, SearchQuery | None]:
     """The parameters of both slices: those given, otherwise the ones that `by` suggests."""
-    own_a, own_b, by = asked.a, asked.b, asked.request.by
+    own_a, own_b, by = asked.a, asked.b, asked.by
     if own_a is not None and own_b is not None:
         return own_a, own_b
     if by == SEARCHES:

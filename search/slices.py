@@ -63,6 +63,14 @@ class Asked:
     a: SearchQuery | None = None
     b: SearchQuery | None = None
 
+    @property
+    def by(self) -> str:
+        """How the slices differ: as requested; slices that are given may show it by their own parameters."""
+        keys = {key for own in (self.a, self.b) if own for key, _ in own.parameters()}
+        if self.request.by != DATE_KEY or keys <= set(_DATES):
+            return self.request.by
+        return keys.pop() if len(keys) == 1 and keys <= FACET.keys() else SEARCHES
+
     def parameters(self) -> list[Pair]:
         """The canonical pairs."""
         pairs = [*self.shared.parameters(), *self.request.parameters()]

@@ -121,6 +121,19 @@ def _path(params: PathRequest, viewer: Viewer, engine: Engine) -> NodePath:
     return NodePath(params, source, target, steps, reason, watch.timings)
 
 
+def example_ends(viewer: Viewer) -> tuple[tuple[Term, Term], ...]:
+    """A few pairs of entities with a path of two relationships between them."""
+
+    def pairs(engine: Engine) -> tuple[tuple[Term, Term], ...]:
+        with snapshot():
+            context = open_graph(ENTITY, engine, viewer)
+            found = load_graph(context).stated.two_apart(_SHOWN)
+            terms = context.terms([pk for pair in found for pk in pair])
+        return tuple((terms[a], terms[b]) for a, b in found if a in terms and b in terms)
+
+    return with_engine(pairs, viewer)
+
+
 def _end(context: GraphContext, parameter: str, name: str) -> Term:
     try:
         return find_node(context, name)
@@ -243,10 +256,16 @@ class PathContext:
     """The same search through shared memories too."""
     start: Link | None
     steps: tuple[ShownStep, ...]
+    examples: tuple[Link, ...]
+    """Paths to try, while none is asked for."""
 
 
 def build_path(
-    params: PathRequest, path: NodePath | None, notices: Iterable[Notice], zone: tzinfo = UTC
+    params: PathRequest,
+    path: NodePath | None,
+    notices: Iterable[Notice],
+    zone: tzinfo = UTC,
+    examples: Iterable[tuple[Term, Term]] = (),
 ) -> PathContext:
     steps = tuple(_step(step, zone) for step in path.steps) if path else ()
     is_same = path is not None and path.source.id == path.target.id
@@ -266,6 +285,9 @@ def build_path(
         else None,
         start=Link(path.source.label, term_url(ENTITY, path.source), path.source.type) if path and steps else None,
         steps=steps,
+        examples=tuple(
+            Link(f"{a.label} to {b.label}", path_url(PathRequest(begin=a.value, end=b.value))) for a, b in examples
+        ),
     )
 
 

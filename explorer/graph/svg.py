@@ -70,6 +70,7 @@ def _ring(keys: list[Key], across: float, height: float, center: float) -> dict[
 
 # Maximum length of a name in a wide, a medium and a narrow drawing, with one ring or two.
 _ONLY = (27, 18, 11)
+_MIDDLE = (40, 32, 20)
 _OUTER = (22, 16, 8)
 _INNER = (18, 13, 5)
 _COLOURS = 5
@@ -187,7 +188,7 @@ def _middle(around: Neighbourhood, spot: Spot, colours: Mapping[str, int]) -> Dr
     return DrawnNode(
         url="",
         name="",
-        labels=_labels(center.label, _ONLY),
+        labels=_labels(center.label, _MIDDLE),
         x=f"{spot.x:g}%",
         y=f"{spot.y:g}",
         radius="10",

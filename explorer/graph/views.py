@@ -7,7 +7,15 @@ from django.views.decorators.http import require_safe
 
 from explorer.graph.node_page import build_node, node_detail, relationship_detail
 from explorer.graph.params import AroundRequest, PathRequest, TableRequest
-from explorer.graph.path_page import PathEndError, build_fact, build_lost, build_path, end_notice, find_path
+from explorer.graph.path_page import (
+    PathEndError,
+    build_fact,
+    build_lost,
+    build_path,
+    end_notice,
+    example_ends,
+    find_path,
+)
 from explorer.graph.queries import NameAmbiguousError, NameUnknownError, NodeKind
 from explorer.graph.table_page import build_table, node_table
 from explorer.http import PageRequest, page_viewer, private, request_pairs
@@ -61,7 +69,8 @@ def path_between(request: PageRequest) -> HttpResponse:
         found = find_path(params, viewer) if params.begin and params.end else None
     except PathEndError as error:
         notices = (*notices, end_notice(error, params))
-    context = build_path(params, found, notices, viewer.timezone)
+    examples = () if params.begin or params.end else example_ends(viewer)
+    context = build_path(params, found, notices, viewer.timezone, examples)
     return _page(request, "graph/path.html", {"path": context}, found.timings if found else {})
 
 

@@ -1,6 +1,7 @@
 """The calendar: each day leads to as many memories as it shows."""
 
 import re
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -41,6 +42,16 @@ def test_months_add_up_to_their_years_and_are_listed_if_there_are_several(corpus
     assert [(row.label, row.count, len(row.cells)) for row in rows] == [("2025", "5", 12), ("2024", "9", 12)]
     assert rows[0].cells[2].name == "Mar 2025: 3"
     assert rows[0].cells[2].url == "/explore/?from=2025-03-01&to=2025-03-31"
+
+
+def test_today_and_the_days_to_come_are_marked(corpus, everyone):
+    found = replace(calendar_days(SearchQuery(), 0, everyone), today=date(2025, 3, 1))
+    shades = {day.name: day.shade for row in build_calendar(PageQuery(), found).rows for day in row.days}
+    assert shades["Sat, 1 Mar 2025: 2"] == "d5 today"
+    saturdays = [day.shade for day in build_calendar(PageQuery(), found).rows[5].days]
+    assert saturdays[:3] == ["", "", ""]
+    assert "ahead" not in saturdays[:9]
+    assert set(saturdays[9:]) == {"ahead", "outside"}
 
 
 def test_days_since_a_day_are_those_with_memories(corpus, everyone):

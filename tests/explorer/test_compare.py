@@ -76,6 +76,18 @@ def test_forms_lead_to_the_canonical_address(doors):
     assert answer["Location"] == "/compare/?by=search&a.tag=tea&b.agent=codex"
 
 
+def test_given_slices_say_by_what_they_are_compared(doors):
+    browser, _ = doors
+    for slices, way in (
+        ("a=type%3Dnote&b=type%3Ddecision", "Types"),
+        ("a.from=2024-01-01&a.to=2024-12-31", "Periods"),
+        ("a.agent=scribe", "Agents"),
+        ("a.agent=scribe&b.type=note", "Any two searches"),
+    ):
+        text = html_of(browser.get(f"/compare/?{slices}", follow=True))
+        assert re.search(r'aria-current="true">([^<]+)', text)[1] == way
+
+
 def test_slices_that_may_overlap_are_named_and_not_added_up(doors):
     browser, _ = doors
     page = html_of(browser.get("/compare/?by=search&a.as_of=2024-06-01&b.tag=tea&b.author=Mio", follow=True))

@@ -102,7 +102,13 @@ def test_chain_that_is_not_there_says_so_and_how_to_look_further(neighbour):
     assert 'href="/graph/path/?from=Brotlade&amp;to=sluice&amp;together=1"' in text
     text = page(neighbour, "/graph/path/?from=whel&to=Quill")
     assert 'href="/graph/path/?from=part%3Awheel&amp;to=Quill"' in text
-    assert "Find the path" in page(neighbour, "/graph/path/")
+
+
+def test_form_of_a_path_offers_some_that_are_there(reader):
+    examples = re.findall(r'href="(/graph/path/\?from=[^"]+)"', page(reader, "/graph/path/"))
+    assert examples
+    for address in examples:
+        assert "2 steps from" in page(reader, address.replace("&amp;", "&"))
 
 
 def test_concepts_have_pages_too(concepts, reader):
