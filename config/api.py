@@ -41,6 +41,8 @@ View = Callable[..., HttpResponse]
 
 # Milliseconds in a reply, which differ each time. Within a text the quotes would be escaped.
 _TIMINGS = re.compile(rb'"(?:took_ms|ms)": [0-9.]+')
+# The end of a sentence.
+_SENTENCE = re.compile(r"(?<=[.])\s")
 _GZIP = GZipMiddleware(lambda request: HttpResponse())
 
 
@@ -83,6 +85,14 @@ class Api(NinjaAPI):
             model = next(iter(context.model.model_fields.values())).annotation if in_body else context.model
             error.__cause__ = error_of_input(context.pydantic_validation_error, model, below=int(in_body))
         return error
+
+    def get_openapi_schema(self, **kwargs: Any) -> Any:
+        """The document. The first sentence of each description is the summary, which lists of operations show."""
+        schema = super().get_openapi_schema(**kwargs)
+        for operation in (one for methods in schema["paths"].values() for one in methods.values()):
+            text = " ".join(operation["description"].partition("\n\n")[0].split())
+            operation["summary"] = _SENTENCE.split(text, maxsplit=1)[0].rstrip(".")
+        return schema
 
     def _get_urls(self) -> list[URLPattern | URLResolver]:
         patterns = super()._get_urls()
@@ -196,7 +206,7 @@ _GROUPS = {
 }
 
 api = Api(
-    title="Mnemoscope",
+    title="Mnemoscope API",
     version=VERSION,
     description=DESCRIPTION,
     openapi_extra={"tags": [{"name": name, "description": text} for name, text in _GROUPS.items()]},

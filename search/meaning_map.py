@@ -48,9 +48,9 @@ MAX_POINTS = 60_000
 # Memories at one place that are shown, and that are considered: the same text may come again and again.
 _AT_ONE_PLACE, _CONSIDERED = 50, 1_000
 
-# Names of regions: the facets, with the weight of each; values to look at in each; names in all.
+# Names of regions: the facets, with the weight of each; values to look at in each, and the type of those that are not.
 _NAMED_BY = {"concept": 1.0, "category": 0.8, "tag": 0.7, "entity": 0.3}
-_CANDIDATES = 250
+_CANDIDATES, _PERSON = 250, "person"
 _REGIONS = 120
 _SIDE = 1 << COARSE_BITS
 # A value names a region if at least this share of its memories is there, and a few of them.
@@ -271,6 +271,10 @@ def _find_regions(engine: Engine, resolved: ResolvedQuery, layout: tuple[int, in
     found: list[tuple[float, _Named]] = []
     for key, weight in _NAMED_BY.items():
         values = [value.value for value in counted.facets[key].values]
+        if key == "entity":
+            # People write about everything: their names do not say what a region is about.
+            terms = value_terms(FACET[key], values, resolved)
+            values = [value for value in values if value in terms and terms[value].type != _PERSON]
         for value, squares in engine.map_cells(plan, layout, key, values).items():
             if placed := _region_of(squares):
                 size, x, y = placed
