@@ -56,9 +56,9 @@ def build_overview(viewer: Viewer) -> Overview:
     tasks = (*_pairs(viewer, open_counts), *_proposals(viewer, open_counts), *_categories(viewer), *_lacking(corpus))
     tasks = (*tasks, *_repeated(viewer, open_counts))
     waiting = sum(open_counts.values())
-    questions = f"{plural(waiting, 'suggestion')} {'waits' if waiting == 1 else 'wait'} for an answer"
+    questions = f"{plural(waiting, 'suggestion')} {'waits' if waiting == 1 else 'wait'}"
     return Overview(
-        heading=questions if waiting else "No suggestion waits for an answer",
+        heading=questions if waiting else "no suggestion waits",
         tasks=tasks,
         vocabulary=tuple(
             Link(plural(facet.distinct, kind, _plural(kind)), values_url(kind, SearchQuery(), {"sort": "name"}))
@@ -109,9 +109,7 @@ def _categories(viewer: Viewer) -> Iterator[Task]:
             number(indicators.single),
             f"{'category' if indicators.single == 1 else 'categories'} with a single memory",
             f"Merge {'it' if indicators.single == 1 else 'them'} into the category above, or into a similar one.",
-            Link(
-                "Look", f"{reverse('explorer:categories')}?show=single", "Look at the categories with a single memory"
-            ),
+            Link("Merge", f"{reverse('explorer:categories')}?show=single", "Merge the categories with a single memory"),
         )
 
 
@@ -134,7 +132,7 @@ def _lacking(corpus: SearchResult) -> Iterator[Task]:
             number(untagged),
             f"{'memory' if untagged == 1 else 'memories'} without a tag",
             "A search by tags misses it." if untagged == 1 else "A search by tags misses them. The newest come first.",
-            Link("Look", explore_url(newest), "Look at the memories without a tag"),
+            Link("Tag", explore_url(newest), "Tag the memories without a tag"),
         )
 
 

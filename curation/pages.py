@@ -45,6 +45,7 @@ from web.validation import Problem
 
 PAGE_SIZE = 50
 SHOWN_LINES = 60
+_OTHER_NAMES = "Other names"
 SHOWN_RELATIONS = 30
 
 
@@ -231,6 +232,11 @@ def term_page(
     kind: str, ref: TermRef, viewer: Viewer, forms: list[OperationForm] | None = None, next_url: str = ""
 ) -> TermPage:
     forms = forms or forms_of(kind, ref)
+    facts = tuple((name, text) for name, text in _facts(kind, ref, viewer) if text)
+    if kind != "category" and _OTHER_NAMES not in dict(facts):
+        for form in forms:
+            if form.verb == "alias" and not form.is_bound:
+                del form.fields["remove"]
     ticked = next((form.ticked() for form in forms if isinstance(form, SplitForm)), frozenset[str]())
     value = str(ref) if kind == "tag" else labels(kind, [int(ref)])[int(ref)]
     found = run(SearchQuery().only(kind, value).with_(page_size=_TICKED), viewer, detail=HitDetail.INDEX)
@@ -250,7 +256,7 @@ def term_page(
             for hit in found.hits
         ),
         explore_url=filter_url(kind, value),
-        facts=tuple((name, text) for name, text in _facts(kind, ref, viewer) if text),
+        facts=facts,
         forms=tuple(forms),
         is_refused=any(form.is_bound for form in forms),
         next_url=next_url,
@@ -274,14 +280,14 @@ def _full_name(kind: str, ref: TermRef, value: str) -> str:
 
 def _facts(kind: str, ref: TermRef, viewer: Viewer) -> list[tuple[str, str]]:
     if kind == "tag":
-        return [("Other names", ", ".join(aliases_of_tags([str(ref)], viewer.project_ids).get(str(ref), ())))]
+        return [(_OTHER_NAMES, ", ".join(aliases_of_tags([str(ref)], viewer.project_ids).get(str(ref), ())))]
     vocabulary = VOCABULARIES[kind]
     row: Any = vocabulary.model._default_manager.get(pk=ref)
     projects = viewer.project_ids
     local = texts_of(kind, [int(ref)], projects).get(int(ref), TermTexts())
     facts = [
         ("Description", local.described(readable_description(row, projects), projects)),
-        ("Other names", ", ".join(local.named(row.name, readable_aliases(row, projects)))),
+        (_OTHER_NAMES, ", ".join(local.named(row.name, readable_aliases(row, projects)))),
     ]
     if projects is None:
         facts.append(("Not for everybody", "; ".join(_projects_of_texts(row)[:SHOWN_RELATIONS])))
@@ -559,12 +565,12 @@ def _figure(figure: Any) -> str:
         return f"{memories_label(figure.moved)} will be {figure.target}"
     kind = {"category": "in", "concept": "about", "entity": "naming", "tag": "tagged"}[figure.kind]
     if not figure.source:
-        return f"{memories_label(figure.moved)} will be {kind} {figure.target}"
+        return f"{memories_label(figure.moved)} will be {kind} “{figure.target}”"
     if not figure.target:
-        return f"{memories_label(figure.moved)} will no longer be {kind} {figure.source}"
+        return f"{memories_label(figure.moved)} will no longer be {kind} “{figure.source}”"
     both = f"; {number(figure.collapsed)} had both and keep one" if figure.collapsed else ""
     comes = "moves" if figure.moved == 1 else "move"
-    return f"{memories_label(figure.moved)} {kind} {figure.source} {comes} to {figure.target}{both}"
+    return f"{memories_label(figure.moved)} {kind} “{figure.source}” {comes} to “{figure.target}”{both}"
 
 
 def log_page(

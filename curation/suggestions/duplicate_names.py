@@ -83,7 +83,7 @@ def compare_names(one: str, other: str, trigram: float) -> NameSimilarity | None
     if min(len(one), len(other)) < _SHORTEST or trigram < MIN_TRIGRAM or not _words_pair_up(one, other):
         return None
     confidence = round(0.4 + 0.5 * (trigram - MIN_TRIGRAM) / (1 - MIN_TRIGRAM), 3)
-    reason = f"The names are spelled similarly: they share {trigram:.0%} of their trigrams."
+    reason = f"The names are spelled similarly: {trigram:.0%} of their letter groups are the same."
     return NameSimilarity(confidence, reason, "spelling")
 
 

@@ -27,6 +27,7 @@ from text.formatting import day_label, memories, number, plural
 from text.titles import plain_title
 from web.command_line import command
 
+_PAIRS = (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE)
 _CONFIDENCES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9)
 _QUESTIONS = {
     Kind.CATEGORY: "Does this memory belong in",
@@ -141,6 +142,9 @@ class ReviewContext:
     is_stepping: bool
     """Whether the suggestion was opened, or comes after one that was decided: its question then has the focus."""
     empty: str
+    has_any: bool
+    """Whether there are suggestions of any kind under the filters."""
+    is_narrowed: bool
     search: SearchState
     here: str
 
@@ -266,6 +270,8 @@ def build_review(
         done=_done(done) if done else None,
         is_stepping=is_stepping,
         empty=_empty(query, search, any(counts.values())),
+        has_any=any(counts.values()),
+        is_narrowed=bool(query.project or query.confidence or query.proposal or query.state != "open"),
         search=search,
         here=review_url(query if shown else query.with_(kind="")),
     )
@@ -301,7 +307,7 @@ def proposal_text(one: ShownSuggestion) -> str:
         return _numbered(one.target)
     if one.target.kind == "category":
         return " / ".join(one.target.names) or one.target.name
-    if one.row.kind in (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE):
+    if one.row.kind in _PAIRS:
         return f"{one.subject.name} → {one.target.name}"
     return one.target.name
 
@@ -337,11 +343,14 @@ def _empty(query: ReviewQuery, search: SearchState, has_others: bool) -> str:
     if query.state != "open":
         return f"No suggestion of this kind has been {query.state} yet."
     if has_others:
-        return "Nothing to review of this kind. The numbers above say of which kinds there is more."
+        return "Nothing to review of this kind"
     if search.is_running:
-        return "Nothing to review yet."
-    more = "Look for more above." if search.may_start else f"The command “{command('suggest')}” finds more suggestions."
-    return f"Nothing to review. {more}"
+        return "Nothing to review yet"
+    return (
+        "Nothing to review"
+        if search.may_start
+        else f"Nothing to review. The command “{command('suggest')}” finds more."
+    )
 
 
 def _done(one: ShownSuggestion) -> LastDecision | None:
@@ -349,6 +358,9 @@ def _done(one: ShownSuggestion) -> LastDecision | None:
         return LastDecision(f"Reopened: {proposal_text(one)}.", "")
     message = f"{one.row.get_state_display()}: {proposal_text(one)}."
     if one.row.state == Suggestion.State.REJECTED:
+        # Neither name goes into the other.
+        if one.row.kind in _PAIRS:
+            message = f"“{one.subject.name}” and “{one.target.name}” are kept apart."
         message += " It is not proposed again."
     return LastDecision(message, reverse("suggestions:undo", args=[one.row.pk]))
 
@@ -397,7 +409,7 @@ def _detail(
 def _verbs(one: ShownSuggestion) -> tuple[str, str]:
     """The labels of accepting and of swapping, which may be empty."""
     kind = Kind(one.row.kind)
-    if kind in (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE):
+    if kind in _PAIRS:
         return f"Keep “{_short(one.target)}”", f"Keep “{_short(one.subject)}”"
     if kind is Kind.MEMORY_DUPLICATE:
         return f"Keep #{one.target.id}", f"Keep #{one.subject.id}"

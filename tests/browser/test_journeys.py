@@ -106,7 +106,7 @@ def test_keyboard_alone_searches_filters_reads_retags_undoes_and_curates(open_pa
     expect(page.get_by_role("option", name=re.compile("^hardware"))).to_be_visible()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    tab_to(page, page.get_by_role("button", name=re.compile("^Preview: merge")))
+    tab_to(page, page.get_by_role("button", name=re.compile("^Preview merge")))
     page.keyboard.press("Enter")
     merge = page.get_by_role("button", name="Merge", exact=True)
     expect(page.get_by_role("heading", level=1)).to_be_focused()
@@ -183,7 +183,7 @@ def test_without_scripts_all_of_it_works_too(open_page):
     page.goto(page.url.partition("/explore/")[0] + "/facets/tag/")
     page.get_by_role("link", name="Curate kettle").click()
     page.get_by_role("textbox", name="Into").or_(page.get_by_role("combobox", name="Into")).fill("hardware")
-    page.get_by_role("button", name=re.compile("^Preview: merge")).click()
+    page.get_by_role("button", name=re.compile("^Preview merge")).click()
     page.get_by_role("button", name="Merge", exact=True).click()
     assert tagged("kettle") == 0
     page.get_by_role("button", name="Undo").first.click()

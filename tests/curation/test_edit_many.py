@@ -161,7 +161,7 @@ def test_ticked_memories_are_edited_previewed_with_a_sample_and_undone_from_the_
     assert "<span>tea</span> <small>2</small>" in form
     preview = html_of(client.get("/curate/retag/", {**chosen, "add_tags": "hot\nloose leaf", "remove_tags": ["tea"]}))
     assert "2 memories change" in preview
-    assert '<del>tea, guests</del><span aria-hidden="true">→</span> <ins>guests, hot, loose-leaf</ins>' in preview
+    assert '<del>tea, guests</del><span aria-hidden="true">→</span><ins>guests, hot, loose-leaf</ins>' in preview
     sent = {}
     for name, value in HIDDEN.findall(preview):
         sent.setdefault(name, []).append(value)
@@ -197,7 +197,7 @@ def test_splits_are_offered_of_terms_that_chosen_memories_have(corpus):
     led = client.get("/curate/split/", {**asked, "of": "tag:kettle", "name": "valve"})
     assert led.status_code == 302
     preview = html_of(client.get(led.headers["Location"]))
-    assert "1 memory tagged kettle moves to valve" in preview
+    assert "1 memory tagged “kettle” moves to “valve”" in preview
     sent = dict(HIDDEN.findall(preview))
     assert client.post("/curate/split/tag/kettle/", sent).headers["Location"] == "/explore/?tag=kettle"
     assert (tags("t2"), tags("t5")) == (["valve", "hardware"], ["kettle"])
@@ -217,7 +217,7 @@ def test_terms_of_other_projects_cannot_be_split(corpus, asked):
         ({"tag": "tea", "name": "x"}, "Instead of the tags"),
         # All results, without any filter: the superseded t6 is not among them.
         ({"take": "all", "of": "tag:tea", "name": "x"}, "All of its memories are among these: rename it instead."),
-        ({"take": "all", "of": "tag:guests", "name": "x"}, "2 memories tagged guests move to x"),
+        ({"take": "all", "of": "tag:guests", "name": "x"}, "2 memories tagged “guests” move to “x”"),
     ],
 )
 def test_a_split_of_nothing_leads_back_to_the_choice(corpus, asked, told):

@@ -51,7 +51,7 @@ def test_a_form_shows_what_it_would_do_and_the_preview_does_it(page):
     preview = page.get(address, {"target": "kitchen/brewing"})
     text = html_of(preview)
     assert "Merge the category kitchen/oven into kitchen/brewing" in text
-    assert "0 memories in kitchen/oven move to kitchen/brewing; 1 had both and keep one" in text
+    assert "0 memories in “kitchen/oven” move to “kitchen/brewing”; 1 had both and keep one" in text
     assert dump() == before
     sent = dict(HIDDEN.findall(text))
     assert page.post(address, sent).headers["Location"] == "/curate/"
@@ -104,12 +104,12 @@ def test_curation_begins_at_the_names_of_each_kind_or_at_the_suggestions(page):
 
 def test_curation_begins_with_what_there_is_to_do_and_an_example(page):
     start = html_of(page.get("/curate/"))
-    assert "<h1>No suggestion waits for an answer</h1>" in start
+    assert "<h1>Curate <small>no suggestion waits</small></h1>" in start
     Suggestion.objects.create(
         kind="tag_duplicate", fingerprint="f", confidence=0.9, proposal={"from": "kettle", "into": "tea"}, evidence={}
     )
     start = html_of(page.get("/curate/"))
-    assert "<h1>1 suggestion waits for an answer</h1>" in start
+    assert "<h1>Curate <small>1 suggestion waits</small></h1>" in start
     assert "pair of tags that may mean the same" in start
     assert "The most confident: kettle → tea" in start
     assert 'href="/review/?kind=tag_duplicate"' in start
@@ -185,7 +185,7 @@ def test_all_results_of_the_explorer_are_retagged_from_its_toolbar(page):
     assert address == "/curate/retag/?tag=kettle"
     asked = {"tag": "kettle", "add_tags": "boiler\nwater", "set_category": ""}
     preview = html_of(page.get("/curate/retag/", asked))
-    assert "2 memories will be tagged boiler" in preview
+    assert "2 memories will be tagged “boiler”" in preview
     response = page.post("/curate/retag/", dict(HIDDEN.findall(preview)) | {"add_tags": "boiler\nwater"})
     assert response.status_code == 302
     assert tags("t5") == ["kettle", "boiler", "water"]
@@ -203,7 +203,7 @@ def test_after_an_error_in_the_query_nothing_is_offered_to_be_retagged(page, ask
     assert response.status_code == 422
     assert "Ignored the unknown parameter “tagg”." in html_of(response)
     assert "Edit all" not in html_of(response)
-    assert "will be tagged boiler" not in html_of(response)
+    assert "will be tagged “boiler”" not in html_of(response)
     assert "Preview" not in html_of(response)
 
 
