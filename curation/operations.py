@@ -11,11 +11,12 @@ from django.db.models import QuerySet
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.local_texts import as_array, known_terms
-from categories.paths import PathError, parse_path
+from categories.paths import CategoryPath, PathError, parse_path
 from categories.queries import category_nodes, tags_now
 from curation import category_edits, memory_edits, term_edits, text_edits
 from curation.queries import (
     OTHERS_USE_IT,
+    TermNotFoundError,
     broader_concepts,
     category_ids_of,
     find_term,
@@ -39,13 +40,14 @@ from memories.models import Memory
 from memories.queries import visible_to
 from memories.records import DEFAULT_ENTITY_TYPE, slug_name
 from search.query import SearchQuery
-from text.formatting import listed
+from text.formatting import listed, number
 from text.formatting import memories as memories_label
 
 # Memories that one operation may change: some ten seconds, in which nobody else can write.
 MOST_MEMORIES = 20_000
 # Terms that the title of a merge of several names.
 _NAMED = 5
+_IN_TITLE = 6
 
 
 def apply_operation(operation: Operation, viewer: Viewer) -> tuple[str, WorkingCopy]:
@@ -431,7 +433,7 @@ def _forget(operation: Forget, viewer: Viewer) -> tuple[str, WorkingCopy]:
     ids = tuple(there.order_by("pk").values_list("pk", flat=True))
     if not ids:
         raise CurationRefusedError("All memories that match are deleted already.", "query")
-    copy = WorkingCopy({}, title=f"Deleted all memories that match {query.querystring()}", chosen=chosen)
+    copy = WorkingCopy({}, title=f"Deleted {memories_label(len(ids))} that match {query.querystring()}", chosen=chosen)
     copy.state_changes.append(StateChange(ids, Memory.State.DELETED.value, operation.reason))
     return "memory", copy
 
@@ -456,28 +458,63 @@ def _retag(operation: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
     if operation.query is None:
         ids = set(operation.memories)
         found = list(visible_to(viewer).filter(pk__in=ids).values_list("pk", flat=True))
-        which = memories_label(len(ids)) if len(ids) > 1 else f"#{operation.memories[0]}"
         if not found:
             raise CurationRefusedError("There are no such memories that you can see.", "memories")
     else:
-        query = parse_query(operation.query)
-        found = _found(query, viewer)
-        shown = query.querystring()
-        which = f"all memories that match {shown}" if shown else "all memories"
+        found = _found(parse_query(operation.query), viewer)
     chosen, not_writable = _writable(found, viewer)
     if not chosen:
         raise CurationRefusedError("You can read these memories, but change none of them.", "query")
-    copy = WorkingCopy({}, chosen=chosen, not_writable=not_writable)
+    new = _new_categories(operation, viewer)
+    copy = working_copy_of("category", ()) if new else WorkingCopy({})
+    copy.chosen, copy.not_writable = chosen, not_writable
     if operation.merge_into is not None:
         memory_edits.memories_merge(copy, chosen, operation.merge_into, operation.reason)
         return "memory", copy
-    for kind, sources, target in _retag_links(operation, viewer, chosen):
+    by_path: dict[str, TermRef] = {}
+    # Those above the others first: a category is made with those above it.
+    for path in sorted(new.values(), key=lambda path: len(path.paths)):
+        if path.path not in by_path:
+            by_path[path.path] = category_edits.category_create(copy, path)
+    made = {name: by_path[path.path] for name, path in new.items()}
+    for kind, sources, target in _retag_links(operation, viewer, chosen, made):
         copy.relinks.append(Relink(kind, sources, target, chosen))
     if operation.set_state is not None:
         memory_edits.memories_set_state(copy, chosen, operation.set_state, operation.reason)
-    verb = "Retagged" if copy.relinks else {"active": "Restored", "archived": "Archived"}[str(operation.set_state)]
-    copy.title = _removal_title(operation, copy.relinks, len(chosen)) or f"{verb} {which}"
+    copy.title = _removal_title(operation, copy.relinks, len(chosen)) or _retag_title(operation, chosen)
     return "memory", copy
+
+
+def _new_categories(operation: Retag, viewer: Viewer) -> dict[str, CategoryPath]:
+    """The paths by name of categories that are to be added and do not exist yet.
+
+    Only for viewers of everything: for others a path may be taken by a category that they do not see.
+    """
+    paths: dict[str, CategoryPath] = {}
+    for name in (*operation.add_categories, *([operation.set_category] if operation.set_category else [])):
+        try:
+            find_term("category", name, viewer, "add_categories")
+        except TermNotFoundError:
+            try:
+                path = parse_path(name)
+            except PathError as error:
+                raise CurationRefusedError(str(error), "add_categories") from error
+            if viewer.project_ids is not None or path is None or name.startswith("#"):
+                raise
+            paths[name] = path
+    return paths
+
+
+def _retag_title(operation: Retag, chosen: Collection[int]) -> str:
+    """The number of the memories, and what they get (+) and lose (−)."""
+    which = f"#{operation.memories[0]}" if len(operation.memories) == 1 else memories_label(len(chosen))
+    verb = {"active": "Restored", "archived": "Archived"}.get(str(operation.set_state), "Retagged")
+    fields = ["tags", *(vocabulary.plural for vocabulary in VOCABULARIES.values())]
+    changes = [f"+{name}" for plural in fields for name in getattr(operation, f"add_{plural}")]
+    changes += [f"only {operation.set_category}"] if operation.set_category else []
+    changes += [f"−{name}" for plural in fields for name in getattr(operation, f"remove_{plural}")]
+    more = [f"{number(len(changes) - _IN_TITLE)} more"] if len(changes) > _IN_TITLE else []
+    return f"{verb} {which}" + (f": {', '.join([*changes[:_IN_TITLE], *more])}" if changes else "")
 
 
 def _removal_title(operation: Retag, relinks: Collection[Relink], found: int) -> str:
@@ -492,9 +529,9 @@ def _removal_title(operation: Retag, relinks: Collection[Relink], found: int) ->
 
 
 def _retag_links(
-    operation: Retag, viewer: Viewer, ids: tuple[int, ...]
+    operation: Retag, viewer: Viewer, ids: tuple[int, ...], made: Mapping[str, TermRef]
 ) -> Iterable[tuple[str, tuple[TermRef, ...], TermRef | None]]:
-    """The links to remove and to create: kind, sources, target."""
+    """The links to remove and to create: kind, sources, target. `made` are categories that do not exist yet."""
     added = [clean_tag(name, "add_tags") for name in dict.fromkeys(operation.add_tags)]
     removed = [clean_tag(name, "remove_tags") for name in dict.fromkeys(operation.remove_tags)]
     now = tags_now([*added, *removed], viewer.project_ids)
@@ -506,7 +543,10 @@ def _retag_links(
         yield "tag", (), tag
     for vocabulary in VOCABULARIES.values():
         kind, add, remove = vocabulary.name, f"add_{vocabulary.plural}", f"remove_{vocabulary.plural}"
-        targets = [find_term(kind, name, viewer, add) for name in getattr(operation, add)]
+        names = getattr(operation, add)
+        targets = [
+            (made if kind == "category" else {}).get(name) or find_term(kind, name, viewer, add) for name in names
+        ]
         sources = [find_term(kind, name, viewer, remove) for name in getattr(operation, remove)]
         _refuse_both(targets, sources, vocabulary.plural)
         if sources:
@@ -514,7 +554,8 @@ def _retag_links(
         for target in targets:
             yield kind, (), target
     if operation.set_category:
-        category = find_term("category", operation.set_category, viewer, "set_category")
+        name = operation.set_category
+        category = made.get(name) or find_term("category", name, viewer, "set_category")
         if others := category_ids_of(ids) - {int(category)}:
             yield "category", tuple(sorted(others)), None
         yield "category", (), category

@@ -51,7 +51,7 @@ def test_rows_are_chosen_edited_and_undone_by_keyboard_alone(open_page):
     expect(page).to_have_url(re.compile(r"/explore/\?tag=kettle$"))
     assert tags("t5") == ["kettle", "boil", "hardware"]
     page.get_by_role("button", name="Undo").press("Enter")
-    expect(page.locator(".messages")).to_contain_text("Undone: Retagged 2 memories.")
+    expect(page.locator(".messages")).to_contain_text("Undone: Retagged 2 memories")
     assert (address(page), tags("t5")) == ("/explore/?tag=kettle", ["kettle"])
 
 

@@ -8,8 +8,10 @@ from django.test import Client
 
 from access.models import Membership
 from access.viewer import Viewer
+from categories.models import Category
 from curation import operations
 from curation.models import Curation
+from curation.queries import TermNotFoundError
 from curation.schemas import Retag
 from curation.services import CurationForbiddenError, curation_apply, curation_plan, curation_undo
 from curation.working_copy import CurationRefusedError
@@ -52,6 +54,28 @@ def test_only_memories_that_one_may_write_change_and_the_others_are_counted(corp
     curation_apply(operation=asked.model_copy(update={"token": plan.token}), viewer=tea_writer)
     assert tags("t2") == ["kettle", "hardware", "metal"]
     assert tags("b1") == ["crane", "hardware"]
+
+
+def test_categories_that_do_not_exist_are_made_with_those_above_them_and_undone(corpus, curator):
+    before = dump()
+    names = ["Harbour/Cranes", "harbour", "Harbour/Cranes/Old", "harbour/cranes"]
+    asked = Retag(query="tag=crane", add_categories=names, remove_tags=["crane"])
+    plan = curation_plan(operation=asked, viewer=curator)
+    assert plan.title == f"Retagged {plan.memories} memories: {', '.join(f'+{name}' for name in names)}, −crane"
+    made = [line.after for line in plan.lines if line.what == "new category"]
+    assert made == ["harbour", "harbour/cranes", "harbour/cranes/old"]
+    applied = curation_apply(operation=asked.model_copy(update={"token": plan.token}), viewer=curator)
+    assert sorted(row.kind for row in applied.made) == ["category"] * 3
+    paths = Category.objects.filter(pk__in=Memory.objects.get(external_id="b1").category_ids)
+    assert {"harbour", "harbour/cranes", "harbour/cranes/old"} <= set(paths.values_list("path", flat=True))
+    curation_undo(curation_id=applied.curation.pk, viewer=curator)
+    assert dump() == before
+
+
+def test_categories_are_not_made_by_those_who_may_not_see_whether_they_exist(corpus, tea_writer):
+    asked = Retag(query="tag=kettle", add_categories=["harbour"])
+    with pytest.raises(TermNotFoundError, match="no category “harbour” that you can see"):
+        curation_plan(operation=asked, viewer=tea_writer)
 
 
 def test_memories_that_one_may_not_see_are_as_if_they_did_not_exist(corpus, tea_curator):
