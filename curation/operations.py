@@ -377,7 +377,7 @@ def _split(operation: Split, viewer: Viewer) -> tuple[str, WorkingCopy]:
         case "tag":
             new = clean_tag(operation.name)
             copy = _copy_of("tag", [str(term), new], viewer, term)
-            _refuse_tag_in_use(new, copy, viewer)
+            _refuse_tag_in_use(new, copy, viewer, may_exist=new != term)
             term_edits.tag_split(copy, str(term), new, memory_ids)
         case "concept" | "entity":
             _refuse_name_taken(operation.kind, operation.name, copy, int(term), viewer)
@@ -606,7 +606,13 @@ def _refuse_name_taken(
 
 
 def _refuse_tag_in_use(
-    tag: str, copy: WorkingCopy, viewer: Viewer, *, unless_of: str = "", field: str = "name"
+    tag: str,
+    copy: WorkingCopy,
+    viewer: Viewer,
+    *,
+    unless_of: str = "",
+    field: str = "name",
+    may_exist: bool = False,
 ) -> None:
     """Refuse a name that the viewer sees as a tag, or as an alias of one. Other projects may use any name."""
     public = next((row["tag"] for row in copy.table("tag_alias").values() if row["alias"] == tag), "")
@@ -620,5 +626,5 @@ def _refuse_tag_in_use(
     }
     if owners - {unless_of}:
         raise CurationRefusedError(f"“{tag}” is already an alias of a tag.", field)
-    if tag != unless_of and visible_to(viewer).filter(tags__contains=[tag]).exists():
+    if not may_exist and tag != unless_of and visible_to(viewer).filter(tags__contains=[tag]).exists():
         raise CurationRefusedError(f"“{tag}” is already a tag: merge the two instead.", field)

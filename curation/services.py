@@ -308,6 +308,19 @@ def _refuse_undo(curation: Curation, viewer: Viewer) -> None:
         raise UndoRefusedError(OTHERS_USE_IT)
     later = Curation.objects.filter(pk__gt=curation.pk, undone_at=None, terms__overlap=curation.terms).order_by("-pk")
     for other in later:
+        if _is_apart(curation, other):
+            continue
         is_known = visible_curations(viewer).filter(pk=other.pk).exists()
         known = f"#{other.pk} ({other.title})" if is_known else "a later change by another user"
         raise UndoRefusedError(f"Part of it was changed again by {known}: undo that first.")
+
+
+def _is_apart(curation: Curation, later: Curation) -> bool:
+    """Whether two merges of tags into the same one changed no memory in common: then either can be undone."""
+    target = curation.arguments.get("target")
+    if {curation.kind, later.kind} != {"tag"} or {curation.verb, later.verb} != {"merge"}:
+        return False
+    if later.arguments.get("target") != target or set(curation.terms) & set(later.terms) != {f"tag:{target}"}:
+        return False
+    ids = {pk for own in curation.changes.values_list("memory_ids", flat=True) for pk in own or ()}
+    return not later.changes.filter(memory_ids__overlap=sorted(ids)).exists()

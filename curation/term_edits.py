@@ -332,14 +332,15 @@ def tag_rename(copy: WorkingCopy, old: str, new: str, memory_ids: tuple[int, ...
     copy.title = f"Renamed the tag {old} to {new}"
     copy.touched.add(("tag", new))
     copy.add_line("name", old, new, subject=("tag", old))
+    copy.add_line("other names: what is stored with one gets the new name", "", old, subject=("tag", old))
 
 
 def tag_split(copy: WorkingCopy, tag: str, name: str, memory_ids: tuple[int, ...]) -> None:
-    """Replace a tag by a new tag on these memories."""
+    """Replace a tag by another tag on these memories."""
     copy.relinks.append(Relink("tag", (tag,), name, memory_ids))
     copy.title = f"Split {name} off the tag {tag}"
     copy.touched |= {("tag", tag), ("tag", name)}
-    copy.add_line("new tag", "", name)
+    copy.add_line("tag of these memories", tag, name)
 
 
 def tag_aliases_set(copy: WorkingCopy, tag: str, add: Iterable[str], remove: Iterable[str]) -> None:

@@ -18,6 +18,7 @@ from curation.queries import memories_with
 from curation.tables import DERIVED, VECTORS, delete_rows, fetch_column, insert_rows, read_full_rows, update_rows
 from curation.working_copy import TableRow
 from memories.models import EmbeddingModel
+from memories.records import normalise_tag
 from web.errors import Refusal
 
 Action = CurationChange.Action
@@ -219,11 +220,68 @@ def _revert_link(change: CurationChange, affected: AffectedRows) -> None:
 
 def _revert_tags(change: CurationChange, affected: AffectedRows) -> None:
     current = read_tags([memory_id for memory_id, _ in change.after])
-    _refuse_memories(
-        [memory_id for memory_id, tags in change.after if current.get(memory_id) != tags], "has other tags"
-    )
-    write_tags(change.before)
+    changed = [memory_id for memory_id, after in change.after if current.get(memory_id) != after]
+    named = _named_later(change, changed) if changed else {}
+    restored: list[tuple[int, list[str]]] = []
+    differing = []
+    for (memory_id, before), (_, after) in zip(change.before, change.after, strict=True):
+        tags = None
+        if memory_id in current and not named.get(memory_id, set()) & (set(before) ^ set(after)):
+            tags = _tags_without(before, after, current[memory_id])
+        if tags is None:
+            differing.append(memory_id)
+        else:
+            restored.append((memory_id, tags))
+    _refuse_memories(differing, "has other tags")
+    write_tags(restored)
     affected.retagged.update(current)
+
+
+def _named_later(change: CurationChange, memory_ids: Collection[int]) -> dict[int, set[str]]:
+    """The tags by memory that later curations changed or were asked for."""
+    found: dict[int, set[str]] = {}
+    later = CurationChange.objects.filter(
+        action=Action.TAG, pk__gt=change.pk, curation__undone_at=None, memory_ids__overlap=sorted(memory_ids)
+    )
+    for other in later.select_related("curation"):
+        asked = set(_texts_in(other.curation.arguments))
+        for (memory_id, before), (_, after) in zip(other.before, other.after, strict=True):
+            found.setdefault(memory_id, set()).update(asked, set(before) ^ set(after))
+    return found
+
+
+def _texts_in(values: object) -> Iterable[str]:
+    """All texts of arguments, as tags."""
+    if isinstance(values, str):
+        yield normalise_tag(values)
+    elif isinstance(values, dict | list):
+        for value in values.values() if isinstance(values, dict) else values:
+            yield from _texts_in(value)
+
+
+def _tags_without(before: list[str], after: list[str], current: list[str]) -> list[str] | None:
+    """The current tags as if a change from `before` to `after` had not been made; None if it shows in them no more.
+
+    Later changes of other tags stay. Their order may be another one than if neither had been made.
+    """
+    if current == after:
+        return before
+    added, removed = ([tag for tag in one if tag not in other] for one, other in ((after, before), (before, after)))
+    if not set(added) <= set(current) or set(removed) & set(current):
+        return None
+    if added:
+        place = min(current.index(tag) for tag in added)
+        return [
+            *(t for t in current[:place] if t not in added),
+            *removed,
+            *(t for t in current[place:] if t not in added),
+        ]
+    tags = list(current)
+    for tag in removed:
+        # After the nearest of those that it came after.
+        ahead = (one for one in reversed(before[: before.index(tag)]) if one in tags)
+        tags.insert(tags.index(one) + 1 if (one := next(ahead, None)) is not None else 0, tag)
+    return tags
 
 
 def _revert_state(change: CurationChange, affected: AffectedRows) -> None:

@@ -51,7 +51,7 @@ def edit(request: HttpRequest, memory_id: int) -> HttpResponse:
             messages.info(request, "Nothing was changed.")
             return HttpResponseRedirect(return_url(request) or page)
         if edited := memory_write(form, request.POST.get("version", "")):
-            text = f"Saved #{memory_id}: {', '.join(name.replace('_', ' ') for name in edited.fields)}."
+            text = f"Saved #{memory_id}: {', '.join(form[name].label.lower() for name in edited.fields)}."
             messages.success(request, text, extra_tags=undo_url(edited.undo))
             return HttpResponseRedirect(return_url(request) or page)
     context = {"form": form, "memory_id": memory_id, "fields": only, "cancel_url": return_url(request) or page}

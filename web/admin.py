@@ -86,6 +86,9 @@ class Lines(forms.CharField):
             return list(value)
         return [line.strip() for line in (super().to_python(value) or "").splitlines() if line.strip()]
 
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return super().has_changed(self.to_python(initial), data)
+
     def validate(self, value: Any) -> None:
         forms.Field.validate(self, value)
 

@@ -33,6 +33,8 @@ _MOST_CHUNKS = 3
 _SHARPNESS = 4
 # With fewer neighbours, the confidence decreases in proportion.
 _ENOUGH = 5
+# The power of the similarity of the voters relative to that of the nearest memories.
+_CONTRAST = 3
 
 # The number of members of each category and the mean of their vectors. The precision of halfvec is too low.
 _CENTROIDS = """
@@ -101,11 +103,17 @@ class Classifier:
     """Predicts from one set of memories with categories, whose centroids and texts it reads once."""
 
     def __init__(
-        self, serving: ServingModel, members: Mapping[int, Sequence[int]], embedder: Embedder | None = None
+        self,
+        serving: ServingModel,
+        members: Mapping[int, Sequence[int]],
+        embedder: Embedder | None = None,
+        others: Collection[int] = (),
     ) -> None:
+        """`others` are the ids of memories without a category: those that are nearer weaken every vote."""
         self.serving = serving
         self._members = members
         self._passing = _Allowed(np.array(sorted(members), np.int64))
+        self._all = _Allowed(np.array(sorted({*members, *others}), np.int64)) if others else None
         self._categories, self._counts, self._means = _centroids(members, serving.id)
         self._lengths = np.maximum(np.linalg.norm(self._means, axis=1), 1e-6)
         self._places = {category_id: at for at, category_id in enumerate(self._categories)}
@@ -121,8 +129,12 @@ class Classifier:
         }
 
     def scores(self, memory_id: int, chunks: Sequence[Vector]) -> "_Scores":
+        neighbours = self._neighbours(memory_id, chunks, self._passing)
         return _Scores(
-            self._neighbours(memory_id, chunks), self._to_centroids(memory_id, chunks[0]), self._to_texts(chunks[0])
+            neighbours,
+            self._to_centroids(memory_id, chunks[0]),
+            self._to_texts(chunks[0]),
+            _nearness(neighbours, self._neighbours(memory_id, chunks, self._all)) if self._all else 1.0,
         )
 
     def weighted(self, found: "_Scores", weights: ScoreWeights) -> list[CategoryChoice]:
@@ -143,6 +155,7 @@ class Classifier:
         scores /= weights.neighbours + weights.centroid + weights.text
         # Two votes of two are weaker evidence than twelve of fifteen.
         scores *= min(1.0, len(found.neighbours) / _ENOUGH) if weights.neighbours else 1.0
+        scores *= found.nearness
         order = np.argsort(-scores, kind="stable")[:20]
         return [
             CategoryChoice(
@@ -156,14 +169,14 @@ class Classifier:
             if scores[at] > 0
         ]
 
-    def _neighbours(self, memory_id: int, chunks: Sequence[Vector]) -> list[Voter]:
+    def _neighbours(self, memory_id: int, chunks: Sequence[Vector], passing: _Allowed) -> list[Voter]:
         near: dict[int, float] = {}
         for chunk in chunks[:_MOST_CHUNKS]:
             # The memory itself may be among them.
             meaning = VectorQuery(
                 self.serving.id, chunk.tobytes(), self.serving.min_similarity, NEIGHBOURS + 1, semantic_only=True
             )
-            found = nearest_candidates(meaning, self._passing)
+            found = nearest_candidates(meaning, passing)
             for pk, similarity in zip(found.ids.tolist(), found.similarities.tolist(), strict=True):
                 near[pk] = max(similarity, near.get(pk, 0.0))
         near.pop(memory_id, None)
@@ -192,6 +205,17 @@ class _Scores:
     neighbours: list[Voter]
     to_centroids: npt.NDArray[np.float64]
     to_texts: npt.NDArray[np.float64] | None
+    nearness: float = 1.0
+    """How near the memories that vote are, beside the nearest memories of all: 1 if they are as near."""
+
+
+def _nearness(voters: Sequence[Voter], nearest: Sequence[Voter]) -> float:
+    """Where the nearest memories have no category, those that have one may be of another subject."""
+    count = min(_ENOUGH, len(voters), len(nearest))
+    if not count:
+        return 1.0
+    voting, all_of_them = (sum(one.similarity for one in found[:count]) for found in (voters, nearest))
+    return min(1.0, voting / max(all_of_them, 1e-6)) ** _CONTRAST
 
 
 def members_of(project_id: int | None) -> dict[int, list[int]]:

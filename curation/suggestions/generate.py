@@ -129,11 +129,14 @@ def category_proposals(project: Project) -> Iterator[Proposal]:
     members = members_of(project.pk) if pending else {}
     # Suggestions from other projects are visible only to viewers of all projects.
     elsewhere = bool(pending) and len(members) < _FEW_MEMBERS
+    others = pending
     if elsewhere:
         members = members_of(None)
-    if not members:
+        others = list(Memory.objects.filter(state__in=STATES, category_ids=[]).values_list("id", flat=True))
+    # A single category is the nearest one to everything.
+    if len({category for own in members.values() for category in own}) < 2:
         return
-    classifier = Classifier(serving, members)
+    classifier = Classifier(serving, members, others=others)
     for ids in _blocks(pending):
         for memory_id, choices in classifier.choices(ids, CHOSEN, _MAX_CATEGORIES).items():
             sure = [choice for choice in choices if choice.confidence >= MIN_CONFIDENCE]
@@ -143,7 +146,7 @@ def category_proposals(project: Project) -> Iterator[Proposal]:
 def _category(project_id: int, memory_id: int, choice: CategoryChoice, elsewhere: bool) -> Proposal:
     if choice.neighbours:
         reason = (
-            f"{len(choice.neighbours)} of the {choice.neighbours_in_all} closest memories"
+            f"{len(choice.neighbours)} of the {choice.neighbours_in_all} closest memories with a category"
             f" {'is' if len(choice.neighbours) == 1 else 'are'} in it, "
             f"the closest with a similarity of {choice.neighbours[0].similarity:.2f}."
         )

@@ -49,6 +49,29 @@ def test_what_was_said_of_a_term_meanwhile_stays(corpus, curator):
     assert (heat.aliases, heat.description) == ([], "How it feels.")
 
 
+def test_later_changes_of_other_tags_stay(corpus, curator):
+    was = Memory.objects.get(external_id="t1").tags
+    curation = done(curator, Rename(kind="tag", term="tea", name="beverage"))
+    changed = MemoryChanges(tags=("hot", "beverage"))
+    memory_update(memory_id=number("t1"), changes=changed, viewer=curator)
+    curation_undo(curation_id=curation.pk, viewer=curator)
+    assert "tea" in was
+    assert Memory.objects.get(external_id="t1").tags == ["hot", "tea"]
+
+
+def test_either_of_two_merges_into_a_tag_is_undone_unless_they_changed_the_same_memory(corpus, curator):
+    memory_update(memory_id=number("b5"), changes=MemoryChanges(tags=("timber",)), viewer=curator)
+    first = done(curator, Merge(kind="tag", source="tea", target="guests"))
+    apart = done(curator, Merge(kind="tag", source="timber", target="guests"))
+    curation_undo(curation_id=first.pk, viewer=curator)
+    assert Memory.objects.get(external_id="b5").tags == ["guests"]
+    again = done(curator, Merge(kind="tag", source="tea", target="guests"))
+    memory_update(memory_id=number("t1"), changes=MemoryChanges(tags=("guests", "wood")), viewer=curator)
+    done(curator, Merge(kind="tag", source="wood", target="guests"))
+    assert "undo that first" in refusal(curator, again)
+    assert apart.undone_at is None
+
+
 @pytest.mark.parametrize(
     ("asked", "meanwhile", "reason"),
     [
@@ -66,9 +89,9 @@ def test_what_was_said_of_a_term_meanwhile_stays(corpus, curator):
         ),
         pytest.param(
             Merge(kind="tag", source="tea", target="guests"),
-            lambda v: memory_update(memory_id=number("t1"), changes=MemoryChanges(tags=("guests",)), viewer=v),
+            lambda v: memory_update(memory_id=number("t1"), changes=MemoryChanges(tags=("hot",)), viewer=v),
             "has other tags since",
-            id="one of its memories has other tags",
+            id="one of its memories has lost the tag",
         ),
         pytest.param(
             Rename(kind="category", term="yard", name="Garden"),

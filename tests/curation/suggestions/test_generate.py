@@ -43,7 +43,7 @@ def test_a_category_is_that_of_the_nearest(garden):
     assert {pk: found[0] for pk, found in paths().items()} == {"bed": "beds/carrots", "tree": "trees/apples"}
     sure = Suggestion.objects.filter(subject_id=pk_of("bed")).order_by("-confidence").first()
     assert sure.project == garden
-    assert "closest memories are in it" in sure.reason
+    assert "closest memories with a category are in it" in sure.reason
 
 
 def test_memories_that_have_a_category_are_not_asked_about(garden):
@@ -56,6 +56,20 @@ def test_another_projects_categories_are_proposed_where_there_are_none_of_ones_o
     embedded()
     made(Kind.CATEGORY)
     assert paths()["mill"][0] == "beds/carrots"
+
+
+def test_the_only_category_is_not_that_of_memories_that_are_nearer_to_others(garden):
+    apples = Memory.objects.filter(content__icontains="apple")
+    apples.update(category_ids=[], category_path_ids=[])
+    made(Kind.CATEGORY)
+    assert not Suggestion.objects.exists()
+    # Nor is one of two.
+    remember("garden", "Hoe", "The hoe is in the shed.", categories=["Tools"])
+    embedded()
+    made(Kind.CATEGORY)
+    about = {Memory.objects.get(pk=row.subject_id).title: row.confidence for row in Suggestion.objects.all()}
+    assert about.pop("More carrots") > 0.6
+    assert all(confidence < 0.4 for confidence in about.values()), about
 
 
 def test_nothing_is_proposed_before_anything_is_embedded(db):

@@ -11,6 +11,7 @@ from django.test import Client
 
 from access.keys import make_key
 from access.models import Membership
+from categories.models import Category
 from curation.suggestions import views as suggestion_views
 from curation.suggestions.generate import NothingEmbeddedError, suggest
 from curation.suggestions.models import Suggestion
@@ -255,6 +256,10 @@ def test_memories_of_one_proposal_are_accepted_together_and_undone_together(owne
 
 
 def test_what_lost_its_tick_is_left_out_of_many(owner, monkeypatch):
+    one = Suggestion.objects.filter(kind="category").earliest("id")
+    one.pk, one.fingerprint, one.confidence = None, "another", 0.3
+    one.target_id = Category.objects.exclude(pk=one.target_id).earliest("id").pk
+    one.save()
     rows = list(Suggestion.objects.filter(kind="category").order_by("confidence", "-id"))
     assert len(rows) >= 3
     page = html(owner.get("/review/accept-many/?kind=category"))
