@@ -440,7 +440,7 @@ def _supporting_label(one: ShownSuggestion, evidence: Evidence) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ManyContext:
-    """The preview of accepting many suggestions."""
+    """The preview of accepting or rejecting many suggestions."""
 
     kind: str
     proposal: str
@@ -458,8 +458,9 @@ class ManyContext:
     """How many of how many are listed, unless all are."""
     all_url: str
     accept_label: str
-    is_too_many: bool
-    limit: str
+    reject_label: str
+    rest: str
+    """How many more there are than are decided at once; empty if there are none."""
     querystring: str
     back_url: str
     notices: tuple[str, ...]
@@ -468,7 +469,7 @@ class ManyContext:
 def build_many(
     query: ReviewQuery,
     count: int,
-    limit: int,
+    rest: int,
     doubtful: Sequence[ShownSuggestion],
     surest: Sequence[ShownSuggestion],
     notices: Sequence[str] = (),
@@ -477,6 +478,7 @@ def build_many(
     """The preview: the least confident suggestions first, since they are those to look at, and some of the others."""
     listed = [one.row.pk for one in (*doubtful, *surest)]
     others = count - len(listed)
+    more = f", and {number(others)} more" if others else ""
     return ManyContext(
         kind=kind_labels()[query.kind],
         proposal=proposal_text(doubtful[0]) if query.proposal and doubtful else "",
@@ -489,9 +491,9 @@ def build_many(
         left_out=frozenset(left_out),
         some=f"{number(len(listed))} of {number(count)} are listed." if others else "",
         all_url=f"{many_url(query)}&list=all",
-        accept_label=f"Accept those ticked, and {number(others)} more" if others else "Accept those ticked",
-        is_too_many=count > limit,
-        limit=number(limit),
+        accept_label=f"Accept those ticked{more}",
+        reject_label=f"Reject those ticked{more}",
+        rest=number(rest) if rest else "",
         querystring=query.querystring(),
         back_url=review_url(query),
         notices=tuple(notices),

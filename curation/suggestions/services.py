@@ -202,12 +202,12 @@ class SuggestionNotFoundError(Refusal):
 
 
 class CountChangedError(Exception):
-    """The number of matching suggestions differs from the number shown. Nothing was accepted."""
+    """The number of matching suggestions differs from the number shown. Nothing was decided."""
 
     def __init__(self, shown: int, now: int) -> None:
         self.now = now
         super().__init__(
-            f"There were {shown:,} suggestions when the page was shown; now there are {now:,}. Nothing was accepted."
+            f"There were {shown:,} suggestions when the page was shown; now there are {now:,}. Nothing was decided."
         )
 
 
@@ -216,18 +216,19 @@ REFUSALS = (SuggestionNotFoundError, SuggestionRefusedError, NotAllowedError, Me
 
 @dataclass(frozen=True, slots=True)
 class BulkDecision:
-    """The result of accepting many suggestions."""
+    """The result of one decision about many suggestions. `verb` is what was done with `decided` of them."""
 
-    accepted: int
+    decided: int
     refused: tuple[str, ...]
     since: datetime
     until: datetime
-    """When the first and the last of them were accepted."""
+    """When the first and the last of them were decided."""
+    verb: str
 
     @property
     def message(self) -> str:
-        text = f"{self.accepted:,} accepted."
-        return f"{text} Not accepted: {' '.join(self.refused[:3])}" if self.refused else text
+        text = f"{self.decided:,} {self.verb}."
+        return f"{text} Not {self.verb}: {' '.join(self.refused[:3])}" if self.refused else text
 
 
 @transaction.atomic
@@ -275,41 +276,47 @@ def suggestion_undo(*, suggestion_id: int, viewer: Viewer) -> Suggestion:
     return _decide(row, State.OPEN, "suggestion_undo", viewer, "")
 
 
-def suggestions_accept(
-    *, query: ReviewQuery, shown: int, viewer: Viewer, without: Collection[int] = ()
+def suggestions_decide(
+    *, query: ReviewQuery, shown: int, viewer: Viewer, without: Collection[int] = (), reject: bool = False
 ) -> BulkDecision:
-    """Accept all open suggestions of a query but some, if the number of all is the number shown.
+    """Accept or reject the open suggestions of a query but some, if their number is the one shown; of more than
+    `MAX_AT_ONCE` the surest.
 
     Each is a change of its own: refused suggestions stay open, and the result has the reasons.
     """
     if not query.kind:
         raise SuggestionRefusedError("Name a kind.")
     matching = suggestions_matching(viewer, query.with_(state=State.OPEN.value))
-    ids = list(matching.values_list("id", flat=True)[: MAX_AT_ONCE + 1])
-    if len(ids) > MAX_AT_ONCE:
-        raise SuggestionRefusedError(f"At most {MAX_AT_ONCE:,} can be accepted at a time: choose a higher confidence.")
+    ids = list(matching.values_list("id", flat=True)[:MAX_AT_ONCE])
     if len(ids) != shown:
         raise CountChangedError(shown, len(ids))
     ids = [pk for pk in ids if pk not in without]
     refused: dict[str, None] = {}
     # The directions that the page shows, which accepting the first of them may change for the others.
     turned = turned_round(Suggestion.objects.filter(pk__in=ids), viewer)
-    accepted, since = 0, timezone.now()
+    decided, since = 0, timezone.now()
     for pk in ids:
         try:
-            suggestion_accept(suggestion_id=pk, viewer=viewer, turned=pk in turned)
+            if reject:
+                suggestion_reject(suggestion_id=pk, viewer=viewer)
+            else:
+                suggestion_accept(suggestion_id=pk, viewer=viewer, turned=pk in turned)
         except REFUSALS as error:
             refused[str(error)] = None
         else:
-            accepted += 1
-    return BulkDecision(accepted, tuple(refused), since, timezone.now())
+            decided += 1
+    return BulkDecision(decided, tuple(refused), since, timezone.now(), "rejected" if reject else "accepted")
 
 
 def suggestions_undo(*, query: ReviewQuery, since: datetime, until: datetime, viewer: Viewer) -> BulkDecision:
-    """Undo what the viewer has accepted of a query in a period, the last first. Refused ones stay, with reasons."""
+    """Undo what the viewer has accepted of a query in a period, or rejected, the last first.
+
+    Refused ones stay, with reasons.
+    """
     if viewer.user_id is None or not query.kind:
-        raise SuggestionRefusedError("Name a kind; only persons can undo what they have accepted together.")
-    matching = suggestions_matching(viewer, query.with_(state=State.ACCEPTED.value))
+        raise SuggestionRefusedError("Name a kind; only persons can undo what they have decided together.")
+    state = State.REJECTED if query.state == State.REJECTED.value else State.ACCEPTED
+    matching = suggestions_matching(viewer, query.with_(state=state.value))
     rows = matching.filter(decided_at__range=(since, until), decided_by_id=viewer.user_id, is_automatic=False)
     refused: dict[str, None] = {}
     undone = 0
@@ -320,7 +327,7 @@ def suggestions_undo(*, query: ReviewQuery, since: datetime, until: datetime, vi
             refused[str(error)] = None
         else:
             undone += 1
-    return BulkDecision(undone, tuple(refused), since, until)
+    return BulkDecision(undone, tuple(refused), since, until, "undone")
 
 
 def _locked(suggestion_id: int, viewer: Viewer) -> Suggestion:

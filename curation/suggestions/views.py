@@ -44,7 +44,7 @@ from curation.suggestions.services import (
     suggestion_accept,
     suggestion_reject,
     suggestion_undo,
-    suggestions_accept,
+    suggestions_decide,
     suggestions_undo,
 )
 from explorer.http import page_viewer, private, request_pairs, return_url
@@ -125,20 +125,25 @@ def accept_many(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         try:
             shown = _number(request, "shown") or 0
-            done = suggestions_accept(query=query, shown=shown, viewer=viewer, without=left_out)
+            reject = request.POST.get("decision") == "reject"
+            done = suggestions_decide(query=query, shown=shown, viewer=viewer, without=left_out, reject=reject)
         except (CountChangedError, *REFUSALS) as error:
             notices = [str(error)]
         else:
             period = urlencode({"since": done.since.isoformat(), "until": done.until.isoformat()})
-            undo_url = f"{reverse('suggestions:undo_many')}?{query.querystring()}&{period}" if done.accepted else ""
+            decided = query.with_(state="rejected" if reject else "open").querystring()
+            undo_url = f"{reverse('suggestions:undo_many')}?{decided}&{period}" if done.decided else ""
             messages.success(request, done.message, extra_tags=undo_url)
             return HttpResponseRedirect(groups_url(query) if query.proposal else review_url(query))
     rows = suggestions_matching(viewer, query)
     count = rows.count()
+    if rest := max(0, count - MAX_AT_ONCE):
+        # The surest, which are decided first.
+        rows, count = rows.filter(pk__in=list(rows.values_list("pk", flat=True)[:MAX_AT_ONCE])), MAX_AT_ONCE
     listed = MAX_AT_ONCE if lists_all or count <= _LISTED else _SAMPLE
     doubtful = with_names(rows.order_by("confidence", "-id")[:listed], viewer)
     surest = with_names(rows[: min(_SAMPLE_OF_SUREST, max(0, count - listed))], viewer)
-    page = build_many(query, count, MAX_AT_ONCE, doubtful, surest, notices, left_out)
+    page = build_many(query, count, rest, doubtful, surest, notices, left_out)
     return private(render(request, "review/accept_many.html", {"many": page}))
 
 
@@ -154,7 +159,7 @@ def undo_many(request: HttpRequest) -> HttpResponse:
         raise BadRequest("The address does not say which suggestions to undo.")
     try:
         done = suggestions_undo(query=query, since=since, until=until, viewer=page_viewer(request))
-        messages.success(request, done.message.replace("accepted", "undone", 1).replace("Not accepted", "Not undone"))
+        messages.success(request, done.message)
     except REFUSALS as error:
         messages.error(request, str(error))
     return HttpResponseRedirect(return_url(request) or review_url(query.with_(state="open")))

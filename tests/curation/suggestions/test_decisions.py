@@ -24,7 +24,7 @@ from curation.suggestions.services import (
     suggestion_accept,
     suggestion_reject,
     suggestion_undo,
-    suggestions_accept,
+    suggestions_decide,
 )
 from memories.models import Memory
 from memories.services import NotAllowedError, memory_restore
@@ -382,10 +382,10 @@ def test_many_are_accepted_if_they_are_as_many_as_were_shown(garden):
     count = Suggestion.objects.filter(confidence__gte=0.6).count()
     assert count >= 2
     with pytest.raises(CountChangedError):
-        suggestions_accept(query=query, shown=count + 1, viewer=EVERYTHING)
+        suggestions_decide(query=query, shown=count + 1, viewer=EVERYTHING)
     assert not Suggestion.objects.filter(state="accepted").exists()
-    done = suggestions_accept(query=query, shown=count, viewer=EVERYTHING)
-    assert (done.accepted, done.refused) == (count, ())
+    done = suggestions_decide(query=query, shown=count, viewer=EVERYTHING)
+    assert (done.decided, done.refused) == (count, ())
     assert Suggestion.objects.filter(state="accepted").count() == count
 
 
@@ -393,6 +393,6 @@ def test_what_is_refused_among_many_stays_open_and_is_told(garden):
     row = carrots(garden)
     Suggestion.objects.filter(pk=row.pk).update(target_id=10**9)
     count = Suggestion.objects.count()
-    done = suggestions_accept(query=ReviewQuery(kind="category"), shown=count, viewer=EVERYTHING)
-    assert done.accepted == count - 1
+    done = suggestions_decide(query=ReviewQuery(kind="category"), shown=count, viewer=EVERYTHING)
+    assert done.decided == count - 1
     assert done.message.endswith("Not accepted: The category no longer exists.")

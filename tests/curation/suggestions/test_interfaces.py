@@ -12,6 +12,7 @@ from django.test import Client
 from access.keys import make_key
 from access.models import Membership
 from categories.models import Category
+from curation.suggestions import services as suggestion_services
 from curation.suggestions import views as suggestion_views
 from curation.suggestions.generate import NothingEmbeddedError, suggest
 from curation.suggestions.models import Suggestion
@@ -231,7 +232,7 @@ def test_accepting_many_shows_how_many_and_does_that_many(owner):
     page = html(owner.get(f"/review/accept-many/?{query}"))
     assert f"Accept {count} suggestion" in page
     page = html(owner.post("/review/accept-many/", {"query": query, "shown": str(count + 1)}))
-    assert "Nothing was accepted" in page
+    assert "Nothing was decided" in page
     assert owner.post("/review/accept-many/", {"query": query, "shown": str(count)}).status_code == 302
     assert Suggestion.objects.filter(state="accepted").count() == count
 
@@ -253,6 +254,22 @@ def test_memories_of_one_proposal_are_accepted_together_and_undone_together(owne
     undo = re.search(r'action="(/review/undo-many/[^"]+)"', after)[1].replace("&amp;", "&")
     assert owner.post(undo).status_code == 302
     assert not Suggestion.objects.filter(state="accepted").exists()
+
+
+def test_those_of_one_proposal_are_rejected_together_and_undone_together(owner, monkeypatch):
+    rows = list(Suggestion.objects.filter(kind="category").order_by("-confidence", "id"))
+    # More than are decided at once: the surest first.
+    for module in (suggestion_views, suggestion_services):
+        monkeypatch.setattr(module, "MAX_AT_ONCE", 1)
+    page = html(owner.get("/review/accept-many/?kind=category"))
+    assert f"{len(rows) - 1} more come after" in page
+    answer = owner.post("/review/accept-many/", {"query": "kind=category", "shown": "1", "decision": "reject"})
+    after = html(owner.get(answer["Location"]))
+    assert "1 rejected." in after
+    assert list(Suggestion.objects.filter(state="rejected")) == rows[:1]
+    undo = re.search(r'action="(/review/undo-many/[^"]+)"', after)[1].replace("&amp;", "&")
+    assert owner.post(undo).status_code == 302
+    assert not Suggestion.objects.exclude(state="open").exists()
 
 
 def test_what_lost_its_tick_is_left_out_of_many(owner, monkeypatch):
