@@ -228,7 +228,9 @@ def build_job(job: ImportJob, *, sees_vocabulary: bool) -> JobPage:
         percent=f"{100 * share:.0f}" if share is not None else "",
         progress=_progress(job, state),
         error=job.error,
-        facts=tuple(_facts(batch, counted)) if batch and state in (State.DONE, State.UNDONE) else (),
+        facts=tuple(_facts(batch, counted, undone=state == State.UNDONE))
+        if batch and state in (State.DONE, State.UNDONE)
+        else (),
         refused=refused[:_REFUSALS],
         more_refused=f"{count - _REFUSALS:,}" if count > _REFUSALS else "",
         notes=tuple((one["location"], one["note"]) for one in report.get("notes", ()))[:_REFUSALS],
@@ -263,17 +265,17 @@ def _megabytes(size: int) -> str:
     return f"{size / 1024**2:,.1f} MB" if size >= 100_000 else f"{size:,} bytes"
 
 
-def _facts(batch: ImportBatch, report: Mapping[str, object]) -> Iterable[Link]:
-    for label, count in (
-        ("new memories", batch.created),
-        ("updated", batch.updated),
-        ("unchanged", batch.unchanged),
-        ("refused", batch.refused),
-    ):
-        yield Link(label, "", count=f"{count:,}")
+def _facts(batch: ImportBatch, report: Mapping[str, object], *, undone: bool) -> Iterable[Link]:
+    if undone:
+        numbers = [("memories removed", batch.created), ("memories restored", batch.updated)]
+    else:
+        numbers = [("new memories", batch.created), ("updated", batch.updated)]
+        numbers += [("unchanged", batch.unchanged), ("refused", batch.refused)]
     made = report.get("vocabulary_made")
-    for kind, count in sorted(made.items()) if isinstance(made, dict) else ():
-        yield Link(f"{kind} made", "", count=f"{count:,}")
+    numbers += (
+        [(f"{kind} made", n) for kind, n in sorted(made.items())] if isinstance(made, dict) and not undone else []
+    )
+    return (Link(label, "", count=f"{count:,}") for label, count in numbers)
 
 
 @dataclass(frozen=True, slots=True)

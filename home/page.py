@@ -338,15 +338,14 @@ def _height(count: int, peak: int) -> str:
 
 
 def _colours(types: Sequence[str]) -> list[str]:
-    free = list(_COLOURS)
-    chosen: list[str] = []
+    # The largest type of a family has its colour, as everywhere; the others take what is left.
+    first: dict[str, str] = {}
     for name in types:
-        family = type_family(name)
-        colour = family if family in free else free[0] if free else "other"
-        if colour in free:
-            free.remove(colour)
-        chosen.append(colour)
-    return chosen
+        if (family := type_family(name)) in _COLOURS:
+            first.setdefault(family, name)
+    free = [colour for colour in _COLOURS if colour not in first]
+    own = {name: family for family, name in first.items()}
+    return [own.get(name) or (free.pop(0) if free else "other") for name in types]
 
 
 # --- times -------------------------------------------------------------------------------------------------------

@@ -435,10 +435,7 @@ def describe_match_set(
         with_names = without_meaning[0] if without_meaning else total
     parts = []
     if not words.is_empty:
-        text = _contained(words, typed, by_words, is_one_way=meaning is not None or bool(plan.named))
-        if words.ignored:
-            text += f"; ignored: {', '.join(words.ignored)}"
-        parts.append(text)
+        parts.append(_contained(words, typed, by_words, is_one_way=meaning is not None or bool(plan.named)))
     if by_name := with_names - by_words:
         carry = "carries" if by_name == 1 else "carry"
         parts.append(f"{by_name:,}{' more' * bool(by_words)} {carry} {_terms(named)}")
@@ -447,7 +444,8 @@ def describe_match_set(
             parts.append(f"{near:,}{' more' * bool(with_names)} {_near(meaning)}")
         elif not with_names:
             parts[-1] += " or is close in meaning"
-    return ", ".join(parts or ["no word to search for"]) + _ceiling(engine, plan)
+    ignored = f"; ignored: {', '.join(words.ignored)}" if words.ignored and not words.is_empty else ""
+    return ", ".join(parts or ["no word to search for"]) + ignored + _ceiling(engine, plan)
 
 
 def _contained(words: TextQuery, typed: str, count: int, *, is_one_way: bool) -> str:
