@@ -122,6 +122,8 @@ class HomePage:
     spans: tuple[Link, ...]
     news: tuple[NewsItem, ...]
     contributors: tuple[Contributions, ...]
+    has_dated: bool
+    """Whether one of them has memories that are dated since then."""
     projects: tuple[Bar, ...]
     total: Link
     growth: Growth
@@ -153,6 +155,7 @@ def build_home(found: Overview, *, asked: str, last_visit: datetime | None, now:
             Contributions(one.changed.label, one.kind, one.changed.url, _link(one.written), _link(one.changed))
             for one in found.contributors
         ),
+        has_dated=any(one.written.count for one in found.contributors),
         projects=_bars(found.projects),
         total=_link(found.corpus),
         growth=_growth(found, zone, now),
