@@ -83,7 +83,7 @@ def build_matrix(
 ) -> MatrixContext:
     """The context of the page."""
     by = "time" if request.columns == DATE_KEY else FACET[request.columns].label.lower()
-    title = f"{_label(request.rows)} by {by}"
+    title = f"{plural_label(request.rows)} by {by}"
     here = dict(request.parameters())
     warnings = (Notice(w.message, suggestion=did_you_mean_text(w.did_you_mean)) for w in found.warnings)
     return MatrixContext(
@@ -116,7 +116,7 @@ def build_matrix(
     )
 
 
-def _label(key: str) -> str:
+def plural_label(key: str) -> str:
     plural_names = {"category": "Categories", "entity": "Entities"}
     return plural_names.get(key, f"{FACET[key].label}s")
 
@@ -135,7 +135,7 @@ def _summary(found: Matrix) -> str:
 
 def _shown(shown: int, distinct: int, key: str) -> str:
     one = FACET[key].label.lower()
-    many = _label(key).lower()
+    many = plural_label(key).lower()
     if shown < distinct:
         return f"the {shown:,} most frequent of {plural(distinct, one, many)}"
     return plural(distinct, one, many)

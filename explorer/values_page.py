@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from explorer.arrangement import HELP_TEXTS
 from explorer.http import Pager, build_pager
 from explorer.links import Link, curate_url, explore_url, merge_url, removal_url, values_url
+from explorer.matrix_page import plural_label
 from explorer.page import Notice, did_you_mean_text
 from explorer.sidebar import Chip, FacetRow, HiddenField, build_chips, hidden_fields, row_id, value_rows
 from search.query import SearchQuery
@@ -41,6 +42,8 @@ class ValuesContext:
     results_label: str
     unavailable: str
     chips: tuple[Chip, ...]
+    ticked: tuple[Chip, ...]
+    """What is ticked here: shown below the list, so that a tick does not move it."""
     more_url: str
     """The rest of a level of the tree that is longer than the page."""
     curate_base: str
@@ -67,7 +70,8 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         Notice(warning.message, suggestion=did_you_mean_text(warning.did_you_mean)) for warning in page.warnings
     )
     crumbs, is_typical = _crumbs(query, page), listing.sort == "typical"
-    heading = crumbs[-1].label if crumbs else spec.label
+    heading = crumbs[-1].label if crumbs else plural_label(spec.key)
+    chips = build_chips(query, page.labels)
     values = plural(page.facet.distinct, "value", at_least=page.facet.at_least)
     return ValuesContext(
         key=page.facet.key,
@@ -76,7 +80,10 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         title=f"{heading}: {values}",
         status=values,
         heading=heading,
-        summary=f"{values} below" if crumbs else f"{values} in {memories(page.total, at_least=page.at_least)}",
+        summary=f"{values} below"
+        if crumbs
+        else f"{number(page.facet.distinct, at_least=page.facet.at_least)} in"
+        f" {memories(page.total, at_least=page.at_least)}",
         rows=rows,
         hidden=hidden_fields(query, rows, ()),
         search=listing.search,
@@ -98,7 +105,8 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         results_url=explore_url(query),
         results_label=f"Show {memories(page.total, at_least=page.at_least)}",
         unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} matches this name."),
-        chips=build_chips(query, page.labels),
+        chips=tuple(chip for chip in chips if chip.id != f"chip-{spec.key}"),
+        ticked=tuple(chip for chip in chips if chip.id == f"chip-{spec.key}"),
         more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
         curate_base=curate_url(page.facet.key, ""),
         merge=_change_link("Merge", merge_url(page.facet.key), query, page, listing_parameters),

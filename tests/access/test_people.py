@@ -148,7 +148,7 @@ def test_admin_sees_the_people_of_their_projects_alone(person, root):
     assert "cleo" not in page
     assert "root" not in page
     assert len(shown(signed_in(root))) == 5
-    assert "administered by root." in html_of(signed_in(root).get(PEOPLE))
+    assert '<th scope="row">root</th>' in html_of(signed_in(root).get(PEOPLE))
 
 
 def test_roles_are_given_changed_and_ended_with_an_event_for_each(person, projects):
