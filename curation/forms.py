@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from access.viewer import Viewer
 from curation.plan import Plan
 from curation.queries import TermNotFoundError, not_found_message
-from curation.schemas import Alias, Merge, Move, Operation, Relate, Rename, Retag, Split
+from curation.schemas import Alias, Create, Merge, Move, Operation, Relate, Rename, Retag, Split
 from curation.services import Applied, CurationBusyError, PlanChangedError, curation_apply, curation_plan
 from curation.working_copy import CurationRefusedError, TermRef
 from explorer.memory_edit import completed
@@ -86,6 +86,23 @@ class OperationForm(forms.Form):
         """Give a field the focus when the page is opened."""
         if field in self.fields:
             self.fields[field].widget.attrs["autofocus"] = True
+
+
+class NewCategoryForm(OperationForm):
+    """A category without memories yet, and those above it that are missing."""
+
+    operation_class, legend = Create, "New category"
+    name = forms.CharField(
+        max_length=1_600,
+        help_text="Or a path, such as Backend/Clients.",
+        widget=forms.TextInput(attrs={"autofocus": True}),
+    )
+
+    def __init__(self, data: Mapping[str, Any] | None) -> None:
+        super().__init__(data, "category", "")
+
+    def arguments(self) -> dict[str, Any]:
+        return {"kind": self.kind, **self.cleaned_data}
 
 
 class RenameForm(OperationForm):

@@ -31,7 +31,7 @@ from curation.queries import (
 from curation.working_copy import PlanLine, TermRef
 from explorer.links import Link, curate_url, explore_url, filter_url, memory_url
 from explorer.page import Notice, problem_notices
-from explorer.sidebar import HiddenField, form_fields
+from explorer.sidebar import HiddenField, criteria, form_fields
 from memories.models import Memory, Project
 from memories.queries import visible_to
 from search.facets import Facet
@@ -173,7 +173,6 @@ class RetagPage:
 
     heading: str
     which: str
-    search_query: str
     notices: tuple[Notice, ...]
     form: OperationForm | None
     """None if a parameter could not be read: without it, too many memories would match."""
@@ -401,7 +400,7 @@ def retag_page(
         notices = (*notices, Notice("No memory is chosen: tick some, or take all that match.", is_error=True))
     if notices:
         return RetagPage(
-            "Edit memories", "", "", notices, None, (), False, (), False, None, (), (), "", back_url=explore_url(query)
+            "Edit memories", "", notices, None, (), False, (), False, None, (), (), "", back_url=explore_url(query)
         )
     if memories is None:
         # The terms of these memories, not those that other filters would find.
@@ -409,18 +408,20 @@ def retag_page(
         found = run(counted, viewer, include_facets=True, facet_limit=_HELD_SHOWN)
         total, held = found.total, {facet.key: _held_by_match(facet) for facet in found.facets or ()}
         titles = [(hit.id, hit.title_text) for hit in found.hits]
+        asked = criteria(query, found.labels)
+        which = f"All that match {asked}" if asked else "All memories"
         rows: list[Memory] = []
     else:
         rows = list(visible_to(viewer).filter(pk__in=memories).defer("content", "terms", "raw").order_by("-created_at"))
         total, held = len(rows), _held_by(rows)
         titles = [(row.pk, row.title) for row in rows[:_SAMPLES]]
+        which = "Chosen by hand"
     begin = begin or _first_part(form)
     if not form.errors:
         form.focus("set_state" if begin == "state" else f"add_{plural_of(begin)}")
     return RetagPage(
         heading=f"Edit {'' if memories is not None else 'all '}{memories_label(total)}",
-        which="All that match" if memories is None else "Chosen by hand",
-        search_query=query.querystring() if memories is None else "",
+        which=which,
         notices=(),
         form=form,
         parts=tuple(_edit_part(kind, form, held.get(kind, ()), begin) for kind in _PARTS),

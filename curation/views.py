@@ -14,7 +14,16 @@ from django.views.decorators.http import require_POST, require_safe
 
 from access.viewer import Viewer
 from categories.kinds import TERM_KINDS
-from curation.forms import CHOICE, MergeSeveralForm, OperationForm, RetagForm, fits, forms_of, submit_form
+from curation.forms import (
+    CHOICE,
+    MergeSeveralForm,
+    NewCategoryForm,
+    OperationForm,
+    RetagForm,
+    fits,
+    forms_of,
+    submit_form,
+)
 from curation.merge_page import found_terms, merge_page, merge_url
 from curation.pages import (
     TICKED_AGAIN,
@@ -109,6 +118,20 @@ def verb(request: HttpRequest, viewer: Viewer, verb: str, kind: str, ref: str) -
         return render(request, "curation/term.html", {"term": page}, status=422)
 
     return _respond(request, viewer, form, here, (term_url(kind, found, next_url), "Back"), render_form)
+
+
+@curators_only
+def new_category(request: HttpRequest, viewer: Viewer) -> HttpResponse:
+    data = _data(request)
+    form = NewCategoryForm(data if "name" in data else None)
+    back_url = return_url(request) or reverse("explorer:categories")
+
+    def render_form() -> HttpResponse:
+        context = {"form": form, "back_url": back_url, "term": {"next_url": back_url}}
+        return render(request, "curation/new.html", context, status=422 if form.is_bound else 200)
+
+    here = reverse("curation:new_category")
+    return _respond(request, viewer, form, here, (back_url, "Back"), render_form) if form.is_bound else render_form()
 
 
 @curators_only

@@ -16,7 +16,7 @@ from explorer.links import (
     relationship_url,
 )
 from search.explain import Reason, explain
-from search.query import Mode, SearchQuery
+from search.query import Mode, SearchQuery, Sort
 from search.result import Hit, SearchResult
 from search.unified.legs import ResultKind
 from search.unified.rows import EntityRef, Linked, UnifiedHit
@@ -92,6 +92,9 @@ def build_card(
     """A card without similar ones. `links` are those of the query."""
     category = hit.categories[0] if hit.categories else None
     people = [("author", name) for name in hit.authors] or ([("agent", hit.agent)] if hit.agent else [])
+    # The date by which they are ordered.
+    by_change = query.order is Sort.UPDATED
+    moment = hit.updated_at if by_change else hit.created_at
     title = plain_parts(hit.title) if hit.title_text.strip() else (MarkedText(f"Memory {hit.id}", marked=False),)
     return HitCard(
         id=hit.id,
@@ -108,9 +111,9 @@ def build_card(
         ),
         path=Link(" / ".join(category.names), links.narrowed("category", category.path)) if category else None,
         path_names=category.names if category else (),
-        date=day_label(hit.created_at, zone),
-        date_title=moment_label(hit.created_at, zone),
-        date_iso=hit.created_at.isoformat(),
+        date=f"changed {moment_label(moment, zone)}" if by_change else day_label(moment, zone),
+        date_title=moment_label(moment, zone),
+        date_iso=moment.isoformat(),
         people=tuple(
             Link(name, links.narrowed(key, name), f"Filter by {key} {name}") for key, name in people[:_AUTHORS_SHOWN]
         ),

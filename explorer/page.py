@@ -32,6 +32,7 @@ from explorer.sidebar import (
     Panel,
     build_chips,
     build_panels,
+    criteria,
     form_fields,
     hidden_fields,
 )
@@ -458,10 +459,9 @@ def _pager(query: SearchQuery, result: SearchResult, unified: UnifiedResult | No
 
 
 def _empty(query: SearchQuery, result: SearchResult) -> EmptyState:
-    criteria = [f"the words “{query.text}”"] if query.text else []
-    criteria += [chip.text for chip in build_chips(query, result.labels)]
+    asked = criteria(query, result.labels)
     return EmptyState(
-        message=f"Nothing matches {', '.join(criteria)}." if criteria else "There are no memories to show.",
+        message=f"Nothing matches {asked}." if asked else "There are no memories to show.",
         relaxations=tuple(
             Link(
                 relaxation.label,
@@ -470,7 +470,7 @@ def _empty(query: SearchQuery, result: SearchResult) -> EmptyState:
             )
             for relaxation in result.relaxations
         ),
-        clear_url=explore_url(query.without_filters().with_(text="")) if criteria else "",
+        clear_url=explore_url(query.without_filters().with_(text="")) if asked else "",
         corpus_is_empty=not result.corpus.total,
     )
 

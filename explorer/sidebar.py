@@ -457,6 +457,12 @@ class Chip:
         return f"{self.label} {values}"
 
 
+def criteria(query: SearchQuery, labels: ValueLabels) -> str:
+    """The text and the filters of a query in words; empty without any."""
+    words = [f"the words “{query.text}”"] if query.text else []
+    return ", ".join([*words, *(chip.text for chip in build_chips(query, labels))])
+
+
 def build_chips(
     query: SearchQuery, labels: ValueLabels, address: Callable[[SearchQuery], str] = explore_url
 ) -> tuple[Chip, ...]:

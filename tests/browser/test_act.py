@@ -235,6 +235,6 @@ def test_row_and_tag_lead_a_curator_to_the_curation_of_the_term(open_page):
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name=re.compile("^Curate the tag "))).to_be_focused()
     page.keyboard.press("Enter")
-    expect(page.locator("h1")).to_contain_text("tag ·")
+    expect(page.locator("h1")).to_contain_text("tag,")
     page.get_by_role("combobox", name="Into").press_sequentially("te")
     expect(page.get_by_role("option", name=re.compile("^tea"))).to_contain_text("memories")

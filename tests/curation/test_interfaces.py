@@ -335,3 +335,16 @@ def test_the_admin_leads_to_the_same_forms(page):
     )
     assert "/curate/merge/category/" in response.headers["Location"]
     assert "Preview" in html_of(page.get(response.headers["Location"]))
+
+
+def test_a_category_is_made_on_its_page_with_a_preview_and_an_undo(page):
+    assert 'href="/curate/new-category/"' in html_of(page.get("/categories/"))
+    assert "<h1>New category</h1>" in html_of(page.get("/curate/new-category/"))
+    assert page.get("/curate/new-category/?name=kitchen").status_code == 422
+    preview = html_of(page.get("/curate/new-category/?name=Harbour/Cranes&next=/categories/"))
+    assert "harbour/cranes" in preview
+    sent = dict(HIDDEN.findall(preview))
+    done = page.post("/curate/new-category/", sent)
+    assert done["Location"] == "/categories/"
+    assert Category.objects.filter(path="harbour/cranes").exists()
+    assert "Created the category harbour/cranes" in html_of(page.get("/categories/"))
