@@ -18,6 +18,7 @@ from django.db import transaction
 
 from categories.models import Concept, Entity, EntityVector
 from curation.suggestions.proposals import HELD_ALIAS, Kind, Proposal
+from curation.suggestions.word_forms import word_forms
 from curation.tables import fetch, fetch_column
 from memories.embedding.models import Embedder
 from text.analysis import fold
@@ -242,6 +243,8 @@ def tag_proposals() -> Iterator[Proposal]:
         pair = (min(one, other), max(one, other))
         if pair not in found and (similarity := compare_names(one, other, trigram)):
             found[pair] = similarity
+    for one, other, confidence, reason in word_forms([name for name in names if not is_code(name)]):
+        found.setdefault((min(one, other), max(one, other)), NameSimilarity(confidence, reason, "form"))
     for (one, other), similarity in sorted(found.items()):
         target, source = sorted((one, other), key=_plainness)
         yield Proposal(

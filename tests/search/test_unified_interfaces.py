@@ -189,7 +189,9 @@ def test_unified_search_shows_one_total_by_kind(reader):
 
 
 def test_nothing_found_is_said_as_everywhere(reader):
-    assert "Nothing matches the words “zeppelin”" in html_of(reader.get("/explore/?q=zeppelin&mode=unified&min_similarity=1.0"))
+    assert "Nothing matches the words “zeppelin”" in html_of(
+        reader.get("/explore/?q=zeppelin&mode=unified&min_similarity=1.0")
+    )
 
 
 def test_without_a_text_the_page_lists_memories(reader):
