@@ -368,7 +368,8 @@ def _split(operation: Split, viewer: Viewer) -> tuple[str, WorkingCopy]:
         raise CurationRefusedError("None of these memories has it directly: choose others.", "query")
     _refuse_unwritable(memory_ids, viewer)
     own = _own_memories(str(term), viewer) if operation.kind == "tag" else None
-    if len(memory_ids) == len(linked_ids(operation.kind, [term], own)):
+    staying = len(linked_ids(operation.kind, [term], own)) - len(memory_ids)
+    if not staying:
         raise CurationRefusedError("All of its memories are among these: rename it instead.", "query")
     copy = _copy_of(operation.kind, [term], viewer, term)
     match operation.kind:
@@ -382,6 +383,7 @@ def _split(operation: Split, viewer: Viewer) -> tuple[str, WorkingCopy]:
         case "concept" | "entity":
             _refuse_name_taken(operation.kind, operation.name, copy, int(term), viewer)
             term_edits.term_split(copy, operation.kind, int(term), operation.name, memory_ids)
+    copy.add_line("memories that keep it", number(len(memory_ids) + staying), number(staying))
     return operation.kind, copy
 
 

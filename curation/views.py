@@ -43,6 +43,7 @@ from explorer.http import page_viewer, private, read_query, return_url
 from explorer.links import explore_url
 from explorer.page import Notice, problem_notices
 from memories.models import Memory
+from memories.records import normalise_tag
 from web.params import pairs_of
 
 View = Callable[..., HttpResponse]
@@ -188,7 +189,12 @@ def split(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     # All results without a filter are those of the states that a search finds by default.
     all_of_them = query.querystring() or query.with_(state=query.default_states).querystring()
     chosen = {"query": all_of_them} if memories is None else {"memories": " ".join(map(str, memories))}
-    asked = [("name", request.GET.get("name", "")), *chosen.items(), ("next", explore_url(query))]
+    new = request.GET.get("name", "")
+    # Those that match have the new name afterwards, not the old one.
+    after = (
+        query.with_(**{kind: ()}) if kind != "tag" else query.with_(tag=(normalise_tag(new),) if new.strip() else ())
+    )
+    asked = [("name", new), *chosen.items(), ("next", explore_url(after))]
     return HttpResponseRedirect(f"{here}?{urlencode(asked)}")
 
 
