@@ -263,9 +263,10 @@ def _respond(
         if outcome.curation.kind == "memory":
             next_url = back[0].removesuffix(TICKED_AGAIN)
         elif next_url:
-            # The page may have another address now, such as that of a renamed category, which an undo ends; results of a
-            # split are empty then.
-            after_undo = back[0] if form.verb == "split" else next_url
+            # The page may have another address now, such as that of a renamed category, which an undo ends. The results
+            # that a split leads to are empty then.
+            is_found = form.verb == "split" and next_url.startswith(reverse("explorer:explore"))
+            after_undo = back[0] if is_found else next_url
             undo_url = f"{undo_url}?{urlencode({'next': after_undo})}"
         messages.success(request, f"{outcome.curation.title}.", extra_tags=undo_url)
         return HttpResponseRedirect(next_url or reverse("curation:log"))
