@@ -37,6 +37,13 @@ def _term_field(label: str, **more: Any) -> forms.CharField:
     return forms.CharField(label=label, max_length=1_600, widget=forms.TextInput(attrs=completed("")), **more)
 
 
+class _Repeated(forms.Textarea):
+    """A text of lines, or several fields of the same name."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
+        return "\n".join(data.getlist(name)) if hasattr(data, "getlist") else data.get(name)
+
+
 class OperationForm(forms.Form):
     """An operation on the term of the page. `operation` is set once the form is valid."""
 
@@ -157,19 +164,11 @@ class MoveForm(OperationForm):
 class AliasForm(OperationForm):
     operation_class, legend = Alias, "Other names"
     add = _lines_field("Add")
-    remove = _lines_field("Remove")
+    remove = Lines(required=False, label="Remove", widget=_Repeated())
 
-    def __init__(self, data: Mapping[str, Any] | None, kind: str, term: str) -> None:
-        super().__init__(data, kind, term)
-        if kind == "category":
-            self.fields["remove"].help_text = "One per line; also an earlier path."
-
-
-class _Repeated(forms.Textarea):
-    """A text of lines, or several fields of the same name."""
-
-    def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
-        return "\n".join(data.getlist(name)) if hasattr(data, "getlist") else data.get(name)
+    def removed(self) -> frozenset[str]:
+        """The names that were ticked."""
+        return frozenset((self["remove"].value() or "").splitlines())
 
 
 class SplitForm(OperationForm):

@@ -45,7 +45,6 @@ from web.validation import Problem
 
 PAGE_SIZE = 50
 SHOWN_LINES = 60
-_OTHER_NAMES = "Other names"
 SHOWN_RELATIONS = 30
 
 
@@ -72,6 +71,8 @@ class TermPage:
     """The newest of its memories."""
     explore_url: str
     facts: tuple[tuple[str, str], ...]
+    other_names: tuple[str, ...]
+    """The aliases, and former paths, that can be removed."""
     forms: tuple[OperationForm, ...]
     is_refused: bool
     """Whether one of the forms was submitted and has errors, which then have the focus."""
@@ -232,17 +233,17 @@ def term_page(
 ) -> TermPage:
     forms = forms or forms_of(kind, ref)
     facts = tuple((name, text) for name, text in _facts(kind, ref, viewer) if text)
-    if kind != "category" and _OTHER_NAMES not in dict(facts):
-        for form in forms:
-            if form.verb == "alias" and not form.is_bound:
-                del form.fields["remove"]
     ticked = next((form.ticked() for form in forms if isinstance(form, SplitForm)), frozenset[str]())
     value = str(ref) if kind == "tag" else labels(kind, [int(ref)])[int(ref)]
     found = run(SearchQuery().only(kind, value).with_(page_size=_TICKED), viewer, detail=HitDetail.INDEX)
+    label = _full_name(kind, ref, value)
+    for form in forms:
+        if form.verb == "rename":
+            form.initial["name"] = label.rpartition(" / ")[2] if kind == "category" else label
     return TermPage(
         kind=kind,
         ref=str(ref),
-        label=_full_name(kind, ref, value),
+        label=label,
         count=memories_label(found.total),
         samples=tuple(
             TickedMemory(
@@ -256,6 +257,7 @@ def term_page(
         ),
         explore_url=filter_url(kind, value),
         facts=facts,
+        other_names=tuple(_other_names(kind, ref, viewer)),
         forms=tuple(forms),
         is_refused=any(form.is_bound for form in forms),
         next_url=next_url,
@@ -277,22 +279,34 @@ def _full_name(kind: str, ref: TermRef, value: str) -> str:
     return value.partition(":")[2] if kind == "entity" else value
 
 
-def _facts(kind: str, ref: TermRef, viewer: Viewer) -> list[tuple[str, str]]:
+def _other_names(kind: str, ref: TermRef, viewer: Viewer) -> list[str]:
+    """The aliases of a term that the viewer may read; of a category also its former paths."""
+    projects = viewer.project_ids
     if kind == "tag":
-        return [(_OTHER_NAMES, ", ".join(aliases_of_tags([str(ref)], viewer.project_ids).get(str(ref), ())))]
+        return list(aliases_of_tags([str(ref)], projects).get(str(ref), ()))
+    row: Any = VOCABULARIES[kind].model._default_manager.get(pk=ref)
+    local = texts_of(kind, [int(ref)], projects).get(int(ref), TermTexts())
+    names = list(local.named(row.name, readable_aliases(row, projects)))
+    if isinstance(row, Category):
+        paths = {*row.former_paths.filter(row_holds(projects)).values_list("path", flat=True), *local.paths}
+        names += sorted(paths)[:SHOWN_RELATIONS]
+    return names
+
+
+def _facts(kind: str, ref: TermRef, viewer: Viewer) -> list[tuple[str, str]]:
+    names = ("Other names", ", ".join(_other_names(kind, ref, viewer)))
+    if kind == "tag":
+        return [names]
     vocabulary = VOCABULARIES[kind]
     row: Any = vocabulary.model._default_manager.get(pk=ref)
     projects = viewer.project_ids
     local = texts_of(kind, [int(ref)], projects).get(int(ref), TermTexts())
     facts = [
         ("Description", local.described(readable_description(row, projects), projects)),
-        (_OTHER_NAMES, ", ".join(local.named(row.name, readable_aliases(row, projects)))),
+        names,
     ]
     if projects is None:
         facts.append(("Not for everybody", "; ".join(_projects_of_texts(row)[:SHOWN_RELATIONS])))
-    if isinstance(row, Category):
-        paths = sorted({*row.former_paths.filter(row_holds(projects)).values_list("path", flat=True), *local.paths})
-        facts.append(("Earlier paths", ", ".join(paths[:SHOWN_RELATIONS])))
     if isinstance(row, Entity):
         facts = [("Type", row.entity_type), *facts]
         facts.append(("Relationships", "; ".join(_relationship_labels(row, viewer))))
@@ -588,7 +602,7 @@ def log_page(
         search=search,
         kinds=TERM_KINDS,
         name=name,
-        kind=kind or TERM_KINDS[0],
+        kind=kind or "tag",
         error=error,
         overview=build_overview(viewer) if before is None and not search else None,
     )

@@ -348,3 +348,14 @@ def test_a_category_is_made_on_its_page_with_a_preview_and_an_undo(page):
     assert done["Location"] == "/categories/"
     assert Category.objects.filter(path="harbour/cranes").exists()
     assert "Created the category harbour/cranes" in html_of(page.get("/categories/"))
+
+
+def test_other_names_are_removed_by_ticks(page):
+    concept = Concept.objects.get(name="temperature")
+    text = html_of(page.get(f"/curate/concept/{concept.pk}/"))
+    assert 'name="remove" value="warmth"' in text
+    preview = html_of(page.get(f"/curate/alias/concept/{concept.pk}/?add=&remove=warmth"))
+    page.post(f"/curate/alias/concept/{concept.pk}/", dict(HIDDEN.findall(preview)))
+    concept.refresh_from_db()
+    assert concept.aliases == []
+    assert "warmth" not in html_of(page.get(f"/curate/concept/{concept.pk}/"))
