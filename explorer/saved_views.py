@@ -26,7 +26,7 @@ READY_MADE = (
     ("Proposed, to be looked at", "state=proposed"),
     ("Without a category", "no=category"),
     ("Without a tag", "no=tag"),
-    ("Written by people", "no=agent"),
+    ("Written without an agent", "no=agent"),
     ("Replaced by newer ones", "state=superseded"),
 )
 

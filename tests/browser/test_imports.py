@@ -53,7 +53,7 @@ def test_upload_survives_a_broken_connection_and_is_imported_with_its_progress(o
 
     page.route("**/data?offset=*", pass_on)
     page.get_by_label("Drop files or a folder here, or choose files").set_input_files(file)
-    expect(page.get_by_role("heading", name="The first rows as they will be")).to_be_visible()
+    expect(page.get_by_role("heading", name="The first rows as they were read")).to_be_visible()
     assert len(parts) > 9
     open_page.complaints[:] = [text for text in open_page.complaints if "ERR_FAILED" not in text]
     expect(page.get_by_role("row")).to_have_count(9)
@@ -135,7 +135,7 @@ def test_several_files_are_sent_as_one_and_their_columns_chosen(open_page, tmp_p
     field = page.get_by_label("Drop files or a folder here, or choose files")
     field.set_input_files([tmp_path / "tea.jsonl", tmp_path / "notizen.csv"])
     expect(page.get_by_role("heading", level=1)).to_have_text("notizen.csv and 1 more ready to import")
-    rows = page.get_by_role("region", name="The first rows as they will be").get_by_role("row")
+    rows = page.get_by_role("region", name="The first rows as they were read").get_by_role("row")
     expect(rows).to_have_count(2)
     page.get_by_label("Notiz").select_option("text of the memory")
     expect(rows).to_have_count(3)
