@@ -30,7 +30,7 @@ def test_reject_skip_undo_by_keys(open_page, tags):
     page.keyboard.press("k")
     expect(current).to_contain_text(names[0])
     page.keyboard.press("r")
-    expect(page.locator(".done")).to_contain_text("Rejected")
+    expect(page.locator(".done")).to_contain_text("are kept apart")
     expect(page.locator(".done")).to_contain_text("It is not proposed again.")
     expect(current).to_contain_text(names[1])
     page.keyboard.press("u")
@@ -55,6 +55,6 @@ def test_the_keys_are_listed_and_can_be_switched_off(open_page, tags):
 def test_without_scripts_buttons_do_all_of_it(open_page, tags):
     page = open_page("/review/?kind=tag_duplicate", java_script_enabled=False)
     page.get_by_role("button", name=re.compile("^Reject")).click()
-    expect(page.locator(".done")).to_contain_text("Rejected")
+    expect(page.locator(".done")).to_contain_text("are kept apart")
     page.get_by_role("button", name=re.compile("^Undo")).click()
     expect(page.locator(".done")).to_contain_text("Reopened")

@@ -287,7 +287,7 @@ def test_page_says_what_keeps_a_memory_out(reader):
     page = reader.get("/explore/why-not/", {"id": f"#{one.pk}", "tag": "guests"})
     assert page.status_code == 200
     assert "It does not match these conditions: tag." in html_of(page)
-    assert '<td class="no">no</td>' in html_of(page)
+    assert '<td class="no"><span aria-hidden="true">✗</span> no</td>' in html_of(page)
     assert f'href="/m/{one.pk}/?ctx=tag%3Dguests"' in html_of(page)
     assert '<input type="hidden" name="tag" value="guests">' in html_of(page)
 
