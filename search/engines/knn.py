@@ -72,7 +72,7 @@ class _Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class _Vectors:
+class Vectors:
     """The vectors at one revision, and where to read them."""
 
     chunks: int
@@ -120,13 +120,13 @@ _samples = RevisionCache[tuple[int, int], npt.NDArray[np.float32]](1)
 _lock = Lock()
 
 
-def nearest_candidates(meaning: VectorQuery, passing: Candidates, *, replicated: bool = False) -> Neighbours:
+def nearest_candidates(meaning: VectorQuery, passing: Candidates, vectors: Vectors | None = None) -> Neighbours:
     """Return the nearest memories that pass, at or above the minimum similarity, at most `limit`.
 
-    With `replicated`, read from the replica if there is one. The same query over the same vectors is always read in the
-    same way, so that pages fit together.
+    They are read from `vectors`, without these from the database. The same query over the same vectors is always read
+    in the same way, so that pages fit together.
     """
-    vectors = _vectors(meaning, replicated)
+    vectors = vectors or vectors_now(meaning, replicated=False)
     size = vectors.chunks
     chunks = _depth(meaning.limit, 1.0)
     every = size * vectors.scan_cost
@@ -154,7 +154,7 @@ def nearest_candidates(meaning: VectorQuery, passing: Candidates, *, replicated:
 
 
 def _read_deeper(
-    meaning: VectorQuery, vectors: _Vectors, passing: Candidates, chunks: int, count: int | None
+    meaning: VectorQuery, vectors: Vectors, passing: Candidates, chunks: int, count: int | None
 ) -> tuple[Neighbours | None, int | None]:
     """Read ever more of the HNSW index until enough of the nearest pass; None if another way is cheaper.
 
@@ -185,7 +185,7 @@ def similarities_of(meaning: VectorQuery, ids: Sequence[int], *, replicated: boo
         return {}
     asked = replace(meaning, min_similarity=-1.0)
     if replicated:
-        found, similarities = _vectors(meaning, replicated).by_ids(asked, np.array(ids, np.int64))
+        found, similarities = vectors_now(meaning, replicated).by_ids(asked, np.array(ids, np.int64))
     else:
         found, similarities = pgvector.by_ids(asked, ids)
     return dict(zip(found.tolist(), similarities.tolist(), strict=True))
@@ -202,7 +202,7 @@ def _index_cost(chunks: int) -> float:
     return max(chunks, pgvector.ef_search(chunks)) * _NEXT_COST
 
 
-def _share_of_all(meaning: VectorQuery, vectors: _Vectors) -> float:
+def _share_of_all(meaning: VectorQuery, vectors: Vectors) -> float:
     """Estimate the share of all chunks above the minimum similarity from a sample."""
     some = _samples.get_or_make((meaning.model_id, vectors.revision), lambda: _sample(meaning, vectors))
     vector = _vector(meaning)
@@ -214,14 +214,14 @@ def _vector(meaning: VectorQuery) -> npt.NDArray[np.float32]:
     return np.frombuffer(meaning.vector, np.float32)
 
 
-def _sample(meaning: VectorQuery, vectors: _Vectors) -> npt.NDArray[np.float32]:
+def _sample(meaning: VectorQuery, vectors: Vectors) -> npt.NDArray[np.float32]:
     packed = pgvector.sample(meaning.model_id, min(100.0, 100 * _SAMPLE_SIZE / max(vectors.chunks, 1)))
     some = np.frombuffer(packed, ">f2").astype(np.float32).reshape(-1, len(_vector(meaning)))
     some /= np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-6)
     return some
 
 
-def _read_passing(meaning: VectorQuery, vectors: _Vectors, passing: Candidates) -> Neighbours:
+def _read_passing(meaning: VectorQuery, vectors: Vectors, passing: Candidates) -> Neighbours:
     if (every := readings.get(_key(meaning, vectors, 0))) is not None:
         return _passing_of(meaning, every, passing)
     return _nearest_of(meaning, *vectors.by_ids(meaning, passing.ids()))
@@ -246,11 +246,11 @@ def _nearest_of(meaning: VectorQuery, ids: Ids, similarities: Similarities, *, c
     return Neighbours(ids[order], similarities[order], truncated)
 
 
-def _read_every(meaning: VectorQuery, vectors: _Vectors) -> _Reading:
+def _read_every(meaning: VectorQuery, vectors: Vectors) -> _Reading:
     return _cached(_key(meaning, vectors, 0), lambda: _Reading(*vectors.scan(meaning), complete=True))
 
 
-def _read_first(meaning: VectorQuery, chunks: int, vectors: _Vectors) -> _Reading:
+def _read_first(meaning: VectorQuery, chunks: int, vectors: Vectors) -> _Reading:
     def read() -> _Reading:
         ids, similarities, reached_min_similarity = pgvector.hnsw_nearest(meaning, chunks)
         return _Reading(ids, similarities, complete=False, reached_min_similarity=reached_min_similarity)
@@ -272,13 +272,14 @@ def _cached(key: _Key, read: Callable[[], _Reading]) -> _Reading:
             _locks.pop(key, None)
 
 
-def _key(meaning: VectorQuery, vectors: _Vectors, chunks: int) -> _Key:
+def _key(meaning: VectorQuery, vectors: Vectors, chunks: int) -> _Key:
     return (meaning.model_id, meaning.vector, meaning.min_similarity, vectors.revision, chunks)
 
 
-def _vectors(meaning: VectorQuery, replicated: bool) -> _Vectors:
+def vectors_now(meaning: VectorQuery, replicated: bool) -> Vectors:
+    """Where the vectors are to be read in this transaction."""
     found, now = replica.serving_replica(meaning.model_id) if replicated else (None, change_log.change_state())
     if found is None or found.manifest.dimensions != len(_vector(meaning)):
-        return _Vectors(now.chunks, now.revision, _SCAN_COST, _BY_ID_COST)
+        return Vectors(now.chunks, now.revision, _SCAN_COST, _BY_ID_COST)
     changed = now.changed() if now.changes else None
-    return _Vectors(found.manifest.size, now.revision, _REPLICA_SCAN_COST, _REPLICA_BY_ID_COST, found, changed)
+    return Vectors(found.manifest.size, now.revision, _REPLICA_SCAN_COST, _REPLICA_BY_ID_COST, found, changed)

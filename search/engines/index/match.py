@@ -13,11 +13,11 @@ import numpy as np
 
 from search.area import INSIDE, OUTLINE, Area, Tile, cells_of
 from search.engines.array_files import Array, Mask
-from search.engines.base import NO_NEIGHBOURS, EngineQuery, Filter, Ids, LanguageText, Neighbours, Value
+from search.engines.base import NO_NEIGHBOURS, EngineQuery, Filter, Ids, LanguageText, Neighbours, Value, VectorQuery
 from search.engines.index import days, words
 from search.engines.index.segments import SCALARS
 from search.engines.index.store import View, codes_of, column_of, docs_of, values_at
-from search.engines.knn import nearest_candidates
+from search.engines.knn import Vectors, nearest_candidates, vectors_now
 from search.engines.map_places import Coordinates, read_places
 from search.engines.recall_counts import read_recalls
 from text.analysis import Pattern
@@ -32,6 +32,7 @@ class MatchMasks:
         self._view = view
         self._masks: dict[object, Mask] = {}
         self._near: dict[tuple[EngineQuery, str], Neighbours] = {}
+        self._vectors: dict[int, Vectors] = {}
         # Keyed by the id of a mask, which stays unique because the mask is stored too.
         self._docs: dict[int, tuple[Mask, Array]] = {}
         self._counts: dict[int, tuple[Mask, int]] = {}
@@ -55,7 +56,13 @@ class MatchMasks:
         key = (plan, _dropped(plan, without_includes))
         if (known := self._near.get(key)) is None:
             passing = _MaskCandidates(self._view, self._passing(*key, always=True))
-            known = self._near[key] = nearest_candidates(plan.meaning, passing, replicated=True)
+            known = self._near[key] = nearest_candidates(plan.meaning, passing, self._vectors_of(plan.meaning))
+        return known
+
+    def _vectors_of(self, meaning: VectorQuery) -> Vectors:
+        """Asked for once: they are the same in all of an answer."""
+        if (known := self._vectors.get(meaning.model_id)) is None:
+            known = self._vectors[meaning.model_id] = vectors_now(meaning, replicated=True)
         return known
 
     def _matched(self, plan: EngineQuery, without_includes: str) -> Mask:

@@ -79,7 +79,7 @@ def assert_true_to_the_database():
     for seed in range(5):
         asked = question(seed)
         expected = dict(zip(*map(np.ndarray.tolist, pgvector.scan(asked)), strict=True))
-        near = knn.nearest_candidates(asked, Everyone(), replicated=True)
+        near = knn.nearest_candidates(asked, Everyone(), knn.vectors_now(asked, replicated=True))
         assert dict(zip(near.ids.tolist(), near.similarities.tolist(), strict=True)) == pytest.approx(
             expected, abs=1e-6
         )
@@ -89,7 +89,7 @@ def assert_true_to_the_database():
 def is_used():
     """Whether an answer would now be read from the replica."""
     replica.clear_cache()
-    return knn._vectors(question(), True).replica is not None
+    return knn.vectors_now(question(), replicated=True).replica is not None
 
 
 def same_as_the_database():

@@ -64,7 +64,7 @@ def test_before_a_change_is_taken_in_it_is_read_from_the_database(stored):
     sync()
     write(stored[:3], seed=1)
     assert is_used()
-    assert knn._vectors(question(), True).changed.tolist() == stored[:3]
+    assert knn.vectors_now(question(), replicated=True).changed.tolist() == stored[:3]
     assert_true_to_the_database()
 
 
@@ -80,7 +80,7 @@ def test_a_transaction_of_before_reads_what_was_then(stored):
         revision = change_log.change_state().revision
         elsewhere(lambda: (write(stored[:5], seed=4), sync()))
         assert replica.open_replicas()[0].manifest.revision > revision
-        found = knn._vectors(asked, True)
+        found = knn.vectors_now(asked, replicated=True)
         assert (found.replica.manifest.revision, found.revision) == (revision, revision)
         ids, similarities = found.scan(asked)
         assert dict(zip(ids.tolist(), similarities.tolist(), strict=True)) == pytest.approx(before, abs=1e-6)
@@ -158,7 +158,7 @@ def test_a_vector_without_a_direction_is_near_to_nothing(stored):
     tables.vectors_write(1, [EmbeddedText(texts[0], [Window(0, 1)], vectors)])
     tables.vectors_write(1, [EmbeddedText(texts[1], [Window(0, 1)], same)])
     sync()
-    for read in (knn._vectors(asked, True), knn._vectors(asked, False)):
+    for read in (knn.vectors_now(asked, replicated=True), knn.vectors_now(asked, replicated=False)):
         for ids, similarities in (read.scan(asked), read.by_ids(asked, np.array(stored))):
             assert sorted(ids.tolist()) == stored[1:]
             assert similarities.max() == 1

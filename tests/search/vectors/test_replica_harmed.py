@@ -212,7 +212,7 @@ def test_a_process_without_handles_takes_nothing_from_the_others(stored, monkeyp
         assert not is_used()
         assert_true_to_the_database()
     assert files.read_manifest() is not None
-    assert knn._vectors(question(), True).replica is not None
+    assert knn.vectors_now(question(), replicated=True).replica is not None
 
 
 def test_what_was_written_down_has_to_be_without_a_gap():
