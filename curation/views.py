@@ -269,7 +269,9 @@ def _respond(
             after_undo = back[0] if is_found else next_url
             undo_url = f"{undo_url}?{urlencode({'next': after_undo})}"
         messages.success(request, f"{outcome.curation.title}.", extra_tags=undo_url)
-        return HttpResponseRedirect(next_url or reverse("curation:log"))
+        # The term is still there after these.
+        usual = back[0] if form.verb in {"alias", "relate"} else reverse("curation:log")
+        return HttpResponseRedirect(next_url or usual)
     pairs = [(key, value) for key, values in _data(request).lists() for value in values if key != "csrfmiddlewaretoken"]
     page = plan_page(outcome.plan, pairs, url=here, back_url=back[0], back_label=back[1], changed=outcome.changed)
     return render(request, "curation/preview.html", {"plan": page})

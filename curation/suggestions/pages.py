@@ -27,7 +27,14 @@ from text.formatting import day_label, memories, number, plural
 from text.titles import plain_title
 from web.command_line import command
 
+State = Suggestion.State
 _PAIRS = (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE)
+# What becomes of the two names of a pair.
+_ROLES = {
+    State.OPEN: ("will be merged away", "will be kept"),
+    State.ACCEPTED: ("was merged away", "was kept"),
+    State.REJECTED: ("stays", "stays"),
+}
 _CONFIDENCES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9)
 _QUESTIONS = {
     Kind.CATEGORY: "Does this memory belong in",
@@ -354,10 +361,10 @@ def _empty(query: ReviewQuery, search: SearchState, has_others: bool) -> str:
 
 
 def _done(one: ShownSuggestion) -> LastDecision | None:
-    if one.row.state == Suggestion.State.OPEN:
+    if one.row.state == State.OPEN:
         return LastDecision(f"Reopened: {proposal_text(one)}.", "")
     message = f"{one.row.get_state_display()}: {proposal_text(one)}."
-    if one.row.state == Suggestion.State.REJECTED:
+    if one.row.state == State.REJECTED:
         # Neither name goes into the other.
         if one.row.kind in _PAIRS:
             message = f"“{one.subject.name}” and “{one.target.name}” are kept apart."
@@ -391,15 +398,14 @@ def _detail(
         turned="1" if one.is_turned else "0",
         texts=texts,
         sides=tuple(
-            side_of(side, role, zone)
-            for side, role in zip(evidence.sides, ("will be merged away", "will be kept"), strict=False)
+            side_of(side, role, zone) for side, role in zip(evidence.sides, _ROLES[State(row.state)], strict=False)
         ),
         shared=tuple(row.evidence.get("terms", ())),
         supporting=tuple(memory_summary(memory, zone) for memory in evidence.supporting),
         supporting_label=_supporting_label(one, evidence),
         alternatives=tuple(queue_row(other, query) for other in evidence.alternatives),
         may_decide=may_decide,
-        by_column=bool(swap) and 2 in (len(texts), len(evidence.sides)) and row.state == Suggestion.State.OPEN,
+        by_column=bool(swap) and 2 in (len(texts), len(evidence.sides)) and row.state == State.OPEN,
         accept_url=reverse("suggestions:accept", args=[row.pk]),
         reject_url=reverse("suggestions:reject", args=[row.pk]),
         undo_url=reverse("suggestions:undo", args=[row.pk]),
@@ -421,7 +427,7 @@ def _short(named: Named) -> str:
 
 
 def _decided(row: Suggestion, zone: tzinfo) -> str:
-    if row.state == Suggestion.State.OPEN or row.decided_at is None:
+    if row.state == State.OPEN or row.decided_at is None:
         return ""
     by = "automatically" if row.is_automatic else f"by {row.decided_by}" if row.decided_by else ""
     return f"{row.get_state_display()} {day_label(row.decided_at, zone)} {by}".strip()

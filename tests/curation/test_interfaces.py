@@ -355,7 +355,8 @@ def test_other_names_are_removed_by_ticks(page):
     text = html_of(page.get(f"/curate/concept/{concept.pk}/"))
     assert 'name="remove" value="warmth"' in text
     preview = html_of(page.get(f"/curate/alias/concept/{concept.pk}/?add=&remove=warmth"))
-    page.post(f"/curate/alias/concept/{concept.pk}/", dict(HIDDEN.findall(preview)))
+    done = page.post(f"/curate/alias/concept/{concept.pk}/", dict(HIDDEN.findall(preview)))
+    assert done["Location"] == f"/curate/concept/{concept.pk}/"
     concept.refresh_from_db()
     assert concept.aliases == []
     assert "warmth" not in html_of(page.get(f"/curate/concept/{concept.pk}/"))
