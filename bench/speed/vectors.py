@@ -208,7 +208,7 @@ def _measure(read: str, which: _Filter, limit: int, queries: Vectors, similariti
 
 def _nearest(meaning: VectorQuery, which: _Filter, read: str) -> Ids:
     with transaction.atomic():
-        return knn.nearest_candidates(meaning, which, replicated=read == REPLICA).ids
+        return knn.nearest_candidates(meaning, which, knn.vectors_now(meaning, replicated=read == REPLICA)).ids
 
 
 def _named(rows: Sequence[Row]) -> dict[str, float]:
