@@ -70,6 +70,7 @@ PAGES = (
     SitePage("view-feed", "/views/", (r"/views/\d+/feed/",)),
     SitePage("categories", "/categories/"),
     SitePage("category", "/categories/", (r"/categories/[^\"?]+",)),
+    SitePage("new-category", "/curate/new-category/"),
     SitePage("category-lost", "/categories/no-such-category/", status=404),
     SitePage("graph", "/graph/"),
     SitePage("concepts", "/graph/concepts/"),
