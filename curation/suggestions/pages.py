@@ -29,7 +29,7 @@ from web.command_line import command
 
 State = Suggestion.State
 _PAIRS = (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE)
-# What becomes of the two names of a pair.
+# The two names of a pair, before and after a decision.
 _ROLES = {
     State.OPEN: ("will be merged away", "will be kept"),
     State.ACCEPTED: ("was merged away", "was kept"),
