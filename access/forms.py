@@ -43,7 +43,9 @@ class KeyForm(forms.Form):
         label="Scopes",
         help_text="Scopes are independent; admin includes all.",
     )
-    projects = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple, label="Projects")
+    projects = forms.MultipleChoiceField(
+        widget=forms.CheckboxSelectMultiple, label="Projects", help_text="At least one: a key sees no other."
+    )
     expires = forms.ChoiceField(choices=list(EXPIRES.items()), required=False, initial="90", label="Expires")
     requests_per_minute = forms.IntegerField(
         min_value=1,

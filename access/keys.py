@@ -26,6 +26,7 @@ from access.limits import Allowance, buckets, seen_keys, sender, wrong_keys
 from access.models import ApiKey, AuditEvent
 from access.viewer import SCOPES, Viewer, viewer_of_key, viewer_of_user
 from memories.models import Project
+from text.formatting import day_text
 from web.errors import Refusal, UnauthorizedError
 
 logger = logging.getLogger("mnemoscope.keys")
@@ -274,10 +275,10 @@ def revoke_key(*, key: ApiKey, viewer: Viewer) -> bool:
 def key_state(key: ApiKey, now: datetime) -> str:
     """The state of a key in words."""
     if key.revoked_at:
-        return f"revoked {key.revoked_at:%Y-%m-%d}"
+        return f"revoked {day_text(key.revoked_at)}"
     if key.expires_at is None:
         return "active"
-    return f"expired {key.expires_at:%Y-%m-%d}" if key.expires_at <= now else f"active until {key.expires_at:%Y-%m-%d}"
+    return f"{'expired' if key.expires_at <= now else 'active until'} {day_text(key.expires_at)}"
 
 
 def live_keys() -> QuerySet[ApiKey]:

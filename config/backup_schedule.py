@@ -61,12 +61,12 @@ def backup_if_due(stop: Stop = lambda: False) -> Path | None:
         return _make(folder, stop)[0]
 
 
-def backup_now() -> tuple[Path, Manifest]:
+def backup_now(stop: Stop = lambda: False) -> tuple[Path, Manifest]:
     """Make a backup in the folder of the settings, and remove the oldest ones there."""
     with _folder_locked() as folder:
         if folder is None:
             raise BackupError(f"Another process is making a backup in {settings.BACKUP_FOLDER}: wait until it is done.")
-        return _make(folder)
+        return _make(folder, stop)
 
 
 def backups_in(folder: Path) -> list[Path]:
@@ -75,11 +75,17 @@ def backups_in(folder: Path) -> list[Path]:
     return sorted(found, key=_made_at)
 
 
-def _make(folder: Path, stop: Stop = lambda: False) -> tuple[Path, Manifest]:
+def _make(folder: Path, stop: Stop) -> tuple[Path, Manifest]:
     for draft in folder.glob(".mnemoscope-*.new-*"):
         draft.unlink()  # left behind by a killed process: this one holds the lock
-    path = folder / datetime.now(UTC).strftime(_NAME)
-    manifest = backup_create(path, stop)
+    path, failure = folder / datetime.now(UTC).strftime(_NAME), folder / settings.BACKUP_FAILURE
+    try:
+        manifest = backup_create(path, stop)
+    except (BackupError, DatabaseError) as error:
+        with contextlib.suppress(OSError):  # a full disk has no room for its own complaint
+            failure.write_text(str(error).strip())
+        raise
+    failure.unlink(missing_ok=True)
     for old in backups_in(folder)[: -settings.BACKUP_KEEP]:
         old.unlink()
     return path, manifest

@@ -1,6 +1,6 @@
 """The page that merges several terms of a kind: which they are, how many memories each has, and which one is kept."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
@@ -24,11 +24,11 @@ class MergedTerm:
     value: str
     label: str
     note: str
+    """The type of an entity or a concept; empty for others."""
     count: str
     url: str
     is_kept: bool
     spoken: str
-    """The type of an entity or a concept; empty for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def merge_page(
             )
             for ref in ordered
         ),
-        notices=tuple(notices),
+        notices=(*notices, *_doubts({note for _, note in shown.values()} - {""})),
         into_parents=INTO_PARENTS if kind == "category" else "",
         keeps_parents=keeps_parents,
         other=other,
@@ -132,6 +132,12 @@ def merge_page(
         next_url=next_url,
         back_url=next_url or reverse("curation:log"),
     )
+
+
+def _doubts(types: Set[str]) -> Iterator[Notice]:
+    """A warning where the terms are of several types."""
+    if len(types) > 1:
+        yield Notice(f"Their types differ: {', '.join(sorted(types))}. They may not be the same thing.")
 
 
 def _names_to_merge(kind: str, refs: Iterable[TermRef]) -> dict[TermRef, tuple[str, str]]:

@@ -83,6 +83,11 @@ class TermPage:
     removal_url: str
     """The preview that takes a tag from its memories; empty for other kinds."""
 
+    @property
+    def has_split(self) -> bool:
+        """Whether a form lists the newest memories already."""
+        return any(form.verb == "split" for form in self.forms)
+
 
 @dataclass(frozen=True, slots=True)
 class ShownExample:

@@ -164,12 +164,15 @@ class LostCategory:
 
     message: str
     near: tuple[Link, ...]
+    asked: str
+    """The last part of its path, to search for."""
     browse_url: str
 
 
 def build_lost(error: CategoryNotFoundError) -> LostCategory:
     near = tuple(Link(path, category_url(path)) for path in error.did_you_mean)
-    return LostCategory(f"{error}. It does not exist, or you cannot see it.", near, category_url(""))
+    message = f"{error}. It does not exist, or you cannot see it."
+    return LostCategory(message, near, error.name.rpartition("/")[2], category_url(""))
 
 
 def build_browser(

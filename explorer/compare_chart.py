@@ -11,6 +11,8 @@ from search.slice_steps import Step
 from text.formatting import MONTHS, day_text, memories, number
 
 _TICKS = 7
+# In percent: a label that began further right would leave the chart.
+_LAST_PLACE = 88
 # The height of the chart in its own units, and the space above the highest step.
 _HEIGHT, _HEADROOM = 164.0, 10.0
 
@@ -35,6 +37,8 @@ class StepTick:
     x: str
     label: str
     is_odd: bool
+    is_end: bool
+    """Whether its label would leave the chart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,8 @@ def _ticks(found: Comparison, a: Sequence[Step], b: Sequence[Step]) -> Iterator[
     for order, place in enumerate(range(0, steps, every)):
         ends = [_short(steps[place].first, found.interval) for steps in (a, b) if place < len(steps)]
         label = " · ".join(dict.fromkeys(ends))
-        yield StepTick(f"{100 * place / steps:.2f}%", label, bool(order % 2))
+        at = 100 * place / steps
+        yield StepTick(f"{at:.2f}%", label, bool(order % 2), at > _LAST_PLACE)
 
 
 def _short(day: date, interval: Interval) -> str:

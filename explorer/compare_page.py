@@ -19,10 +19,14 @@ from search.slices import SEARCHES, Asked, with_value
 from text.formatting import day_label, listed, memories, number, plural, type_family
 from text.titles import plain_title
 
-_WAYS = ((DATE_KEY, "Periods"), ("agent", "Agents"), ("project", "Projects"), (SEARCHES, "Any two searches"))
+_WAYS = ((DATE_KEY, "Periods"), ("agent", "Agents"), ("project", "Projects"), (SEARCHES, "Searches"))
 _MORE = 100
 _ONLY_SHOWN = 7
+_SHORT = 5
 _NO_BREAK = "\u202f"
+
+# With fewer memories in a slice, the reader is warned.
+_FEW_MEMORIES = 30
 
 # A lift from here on is shown without decimals.
 _ROUNDED = 100
@@ -64,6 +68,10 @@ class Figure:
     a: Link
     b: Link
     change: str
+
+    @property
+    def sides(self) -> tuple[tuple[str, Link], ...]:
+        return ("slice-a", self.a), ("slice-b", self.b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +153,17 @@ class CompareContext:
     rows: tuple[DifferenceRow, ...]
     rows_more: Link | None
     rows_note: str
+    cut: str
+    """Which values are compared, if not all."""
     only: tuple[OnlyIn, ...]
     typical: tuple[Typical, ...]
     notices: tuple[Notice, ...]
     take_out: TakeOut
+
+    @property
+    def is_short(self) -> bool:
+        """Whether so few values differ that lists beside them would be longer."""
+        return len(self.rows) <= _SHORT
 
 
 def comparison_url(asked: Asked) -> str:
@@ -193,6 +208,7 @@ def build_comparison(found: Comparison, zone: tzinfo, site: str, notices: Iterab
         rows_note=_rows_note(found, rows) if a and b else "",
         only=only,
         typical=tuple(_typical(side, letter, name, zone) for side, letter, name in _letters(a, b)),
+        cut=cut_notice(found) if a and b else "",
         notices=(*notices, *_notices(found)),
         take_out=_take_out(asked, site),
     )
@@ -249,11 +265,13 @@ def _beside(asked: Asked, a: Side | None, b: Side | None) -> str:
 def _how(found: Comparison) -> str:
     if not (found.a and found.b):
         return ""
-    text = "Both slices share the search and the filters below."
+    text = "Both slices share the search and these filters." if found.asked.shared.parameters() else ""
     if found.left_out:
         names = listed([FACET[key].label.lower() for key in found.left_out])
-        text += f" They are chosen by {names}, which {'is' if len(found.left_out) == 1 else 'are'} not compared."
-    return text
+        text += f" The slices differ by {names} anyway: that is left out of what is compared."
+    if min(found.a.total, found.b.total) < _FEW_MEMORIES:
+        text += " One of them has so few memories that much of what differs may be chance."
+    return text.strip()
 
 
 def _notices(found: Comparison) -> Iterator[Notice]:
@@ -261,15 +279,12 @@ def _notices(found: Comparison) -> Iterator[Notice]:
         yield Notice(found.unavailable, is_error=True)
     for warning in found.warnings:
         yield _warning(warning)
-    if found.a and found.b:
-        if found.a.at_least or found.b.at_least:
-            yield Notice(
-                "Only the memories nearest in meaning are counted, so the numbers of a slice with “+” are lower bounds,"
-                " and its shares those of the nearest memories.",
-                suggestion="Narrow the search, or match by words only, for exact ones.",
-            )
-        if note := cut_notice(found):
-            yield Notice(note)
+    if found.a and found.b and (found.a.at_least or found.b.at_least):
+        yield Notice(
+            "Only the memories nearest in meaning are counted, so the numbers of a slice with “+” are lower bounds,"
+            " and its shares those of the nearest memories.",
+            suggestion="Narrow the search, or match by words only, for exact ones.",
+        )
 
 
 def _warning(warning: SearchWarning) -> Notice:
@@ -359,7 +374,7 @@ def _figures(a: Side, b: Side) -> Iterator[Figure]:
 def _share_figure(label: str, key: str, a: tuple[Side, int], b: tuple[Side, int]) -> Figure:
     """The memories of each slice with any value of a facet."""
     link_a, link_b = (
-        Link(f"{number(count)} · {_percent(side.share(count))}", explore_url(_having(side.query, key)))
+        Link(number(count), explore_url(_having(side.query, key)), count=_percent(side.share(count)))
         for side, count in (a, b)
     )
     return Figure(label, link_a, link_b, _points(a[0].share(a[1]), b[0].share(b[1])))
@@ -399,7 +414,7 @@ def _signed_points(points: float) -> str:
 
 
 def _tabs(asked: Asked, found: Comparison) -> Iterator[Link]:
-    if not found.differs:
+    if len({row.key for row in found.differs}) < 2:
         return
     chosen = asked.request.facet
     yield Link("All", comparison_url(_requested(asked, facet="")), count=number(len(found.differs)), current=not chosen)

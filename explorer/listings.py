@@ -10,7 +10,7 @@ from pydantic import Field
 
 from access.models import ApiKey
 from access.viewer import Viewer
-from memories.models import Project, Session
+from memories.models import NEWEST_SESSIONS, Project, Session
 from memories.queries import visible_to
 from search.baseline_counts import corpus_counts
 from search.engines import with_engine
@@ -44,7 +44,7 @@ class ProjectsRequest(PageRequest):
 
 
 class SessionsRequest(PageRequest):
-    """Which sessions are listed: the newest first."""
+    """Which sessions are listed: those that began last first."""
 
     project: Values = Field((), description="Slug of a project. Repeat for any of several.")
     agent: Values = Field((), description="Name of an agent. Repeat for any of several.")
@@ -117,13 +117,14 @@ def list_projects(request: ProjectsRequest, viewer: Viewer) -> Listed[ListedProj
 
 
 def list_sessions(request: SessionsRequest, viewer: Viewer) -> Listed[ListedSession]:
-    """The sessions of the projects that a viewer may see. Memories are counted for the page alone.
+    """The sessions of the projects that a viewer may see. Memories are counted for the page alone. Uses the index
+    session_begun_idx.
 
     Raises QueryError for a project that the viewer does not see.
     """
     watch = Stopwatch()
     with watch.stage("hits"):
-        sessions = Session.objects.select_related("project").order_by("-pk")
+        sessions = Session.objects.select_related("project").order_by(*NEWEST_SESSIONS)
         if viewer.project_ids is not None:
             sessions = sessions.filter(project_id__in=viewer.project_ids)
         if request.project:

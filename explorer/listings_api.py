@@ -206,7 +206,7 @@ def tags(request: ApiRequest) -> tuple[Timings, TagsReply]:
 @_get("/sessions", "sessions", SessionsReply, parameters=SessionsRequest.openapi_parameters())
 @timed
 def sessions(request: ApiRequest) -> tuple[Timings, SessionsReply]:
-    """The sessions that memories come from, the newest first."""
+    """The sessions that memories come from; those that began last, or have the latest first memory, come first."""
     viewer = allowed(request, "read")
     asked = SessionsRequest.from_pairs(pairs_of(request.GET))
     found = list_sessions(asked, viewer)

@@ -14,7 +14,7 @@ from django.db import connection
 from django.template.defaultfilters import filesizeformat
 
 from access.viewer import Viewer
-from explorer.links import explore_url
+from explorer.links import Link, explore_url, path_of
 from explorer.status import SiteStatus
 from memories.embedding.progress import EmbeddedShare
 from search.query import SearchQuery
@@ -46,6 +46,8 @@ class Measure:
     remedy: str = ""
     key: str = ""
     """Its trend in the history of the site, if it has one."""
+    action: Link | None = None
+    """What can be done about it here: a form that is sent to its address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +73,20 @@ def to_watch(groups: Iterable[MeasureGroup]) -> tuple[Measure, ...]:
 
 
 def _memories(viewer: Viewer) -> tuple[Measure, ...]:
-    """The memories that came or changed lately, and those without a category."""
-    queries = [
-        SearchQuery.from_mapping(one) for one in ({"updated_since": "24h"}, {"updated_since": "7d"}, {"no": "category"})
-    ]
-    today, week, without, total = (one.total for one in totals([*queries, SearchQuery()], viewer))
+    """All memories, those that came or changed lately, and those without a category."""
+    slices: tuple[dict[str, str], ...] = ({}, {"updated_since": "24h"}, {"updated_since": "7d"}, {"no": "category"})
+    queries = [SearchQuery.from_mapping(one) for one in slices]
+    total, today, week, without = (one.total for one in totals(queries, viewer))
     share = 100 * without / total if total else 0.0
     shown = (
+        ("Memories", total, "Those that are active or proposed."),
         ("New or changed today", today, f"{memories(today)} stored or changed in the last 24 hours."),
         ("In seven days", week, f"{memories(week)} stored or changed in the last seven days."),
         ("Without a category", without, f"{share:.1f} % of the memories have no category; suggestions propose some."),
     )
     return tuple(
-        Measure(name, "OK", number(count), words, explore_url(query))
-        for (name, count, words), query in zip(shown, queries, strict=True)
+        Measure(name, "OK", number(count), words, explore_url(query), key="" if asked else "memories")
+        for (name, count, words), query, asked in zip(shown, queries, slices, strict=True)
     )
 
 
@@ -168,25 +170,26 @@ def _server() -> tuple[Measure, ...]:
 
 
 def _last_backup(now: datetime) -> Measure:
-    """The age of the newest file in the folder of backups."""
-    hours = settings.BACKUP_EVERY_HOURS
+    """The age of the newest file in the folder of backups, and why there is none since."""
+    hours, folder = settings.BACKUP_EVERY_HOURS, Path(settings.BACKUP_FOLDER)
     try:
-        made = [path.stat().st_mtime for path in Path(settings.BACKUP_FOLDER).glob("*.backup")]
+        made = [path.stat().st_mtime for path in folder.glob("*.backup")]
+        failure = folder / settings.BACKUP_FAILURE
+        reason = f" The last one failed: {failure.read_text()}" if failure.exists() else ""
     except OSError as error:
         made, reason = [], f" The folder of backups cannot be read: {error.strerror}."
-    else:
-        reason = ""
+    back_up = Link("Back up now", path_of("explorer:back_up"))
     scheduled = f"One is due every {plural(hours, 'hour')}." if hours else "None are scheduled."
-    remedy = "Run manage.py backup, and read in the log why none was made."
+    remedy = "Make one now, and see why none was made."
     if not hours:
-        remedy = "Run manage.py backup, or set BACKUP_EVERY_HOURS for regular ones."
+        remedy = "Make one now, or set BACKUP_EVERY_HOURS for regular ones."
     if not made:
-        words = f"There is no backup in the folder of backups.{reason} {scheduled}"
-        return Measure("Last backup", "Watch", "never", words, remedy=remedy)
+        words = f"There is no backup in the folder of backups. {scheduled}{reason}"
+        return Measure("Last backup", "Watch", "never", words, remedy=remedy, action=back_up)
     # A clock may have been set back since.
     age = max(timedelta(), now - datetime.fromtimestamp(max(made), UTC))
-    is_late = age > (timedelta(hours=2 * hours) if hours else _OLD_BACKUP)
+    is_late = bool(reason) or age > (timedelta(hours=2 * hours) if hours else _OLD_BACKUP)
     hours_ago = int(age.total_seconds() // 3600)
     shown = f"{plural(age.days, 'day') if age.days else plural(hours_ago, 'hour')} ago" if hours_ago else "just now"
-    words = f"{plural(len(made), 'backup')} in the folder of backups. {scheduled}"
-    return Measure("Last backup", "Watch" if is_late else "OK", shown, words, remedy=remedy)
+    words = f"{plural(len(made), 'backup')} in the folder of backups. {scheduled}{reason}"
+    return Measure("Last backup", "Watch" if is_late else "OK", shown, words, remedy=remedy, action=back_up)

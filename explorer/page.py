@@ -320,7 +320,8 @@ def _matched(result: SearchResult, unified: UnifiedResult | None) -> str:
         # The results are the best of each kind; the facets are those of the memories alone, and of all of them.
         counted = f"facets count {matching}, all that match: {result.matched_by} · {took}"
         return f"{grouped if unified.grouped else ''}{counted}"
-    return f"{result.matched_by} · {took}" if result.matched_by else f"in {took}"
+    # If there are none, the sentence in their place says it.
+    return f"{result.matched_by} · {took}" if result.matched_by and result.total else f"in {took}"
 
 
 def _retag(query: SearchQuery, result: SearchResult) -> Link | None:

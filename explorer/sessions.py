@@ -4,13 +4,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, F, Max, Min
+from django.db.models import Count, F, Max, Min, Q
 from django.db.models.functions import Left
 from pydantic import Field
 
 from access.viewer import Viewer
 from explorer.listings import PageRequest
-from memories.models import Memory, Session
+from memories.models import NEWEST_SESSIONS, SESSION_BEGUN, Memory, Session
 from memories.queries import MemoryTitle, visible_to
 from web.errors import Refusal
 from web.timing import Stopwatch, Timings
@@ -58,8 +58,10 @@ class SessionDetail:
     types: tuple[tuple[str, int], ...]
     """The types of its memories with their numbers, the largest first."""
     previous: Session | None
-    """The session of the same agent in the same project that was stored before it."""
+    """The session of the same agent in the same project that began before it."""
     following: Session | None
+    begins: str
+    """The title of its first memory."""
     timings: Timings
 
 
@@ -81,7 +83,7 @@ def session_detail(session_id: int, request: SessionRequest, viewer: Viewer) -> 
         page = stored.order_by("created_at", "pk").annotate(head=Left("content", _EXCERPT_SCOPE))
         rows = list(page.defer("content", "terms", "raw")[request.slice])
         replaced = _replaced([row.pk for row in rows], viewer)
-        beside = Session.objects.filter(project_id=session.project_id, agent=session.agent)
+        previous, following = _beside(session)
         return SessionDetail(
             session=session,
             memories=tuple(SessionMemory(row, row.head, tuple(replaced.get(row.pk, ()))) for row in rows),
@@ -90,10 +92,24 @@ def session_detail(session_id: int, request: SessionRequest, viewer: Viewer) -> 
             first=numbers["first"],
             last=numbers["last"],
             types=tuple(types),
-            previous=beside.filter(pk__lt=session_id).order_by("-pk").first(),
-            following=beside.filter(pk__gt=session_id).order_by("pk").first(),
+            previous=previous,
+            following=following,
+            begins=stored.order_by("created_at", "pk").values_list("title", flat=True).first() or "",
             timings=watch.timings,
         )
+
+
+def _beside(session: Session) -> tuple[Session | None, Session | None]:
+    """The sessions of the same agent in the same project that began before and after this one."""
+    at = session.begun_at
+    if at is None:
+        return None, None
+    beside = Session.objects.filter(project_id=session.project_id, agent=session.agent).annotate(begun=SESSION_BEGUN)
+    same = Q(begun=at)
+    return (
+        beside.filter(Q(begun__lt=at) | same & Q(pk__lt=session.pk)).order_by(*NEWEST_SESSIONS).first(),
+        beside.filter(Q(begun__gt=at) | same & Q(pk__gt=session.pk)).order_by("begun", "pk").first(),
+    )
 
 
 def _replaced(memory_ids: list[int], viewer: Viewer) -> dict[int, list[MemoryTitle]]:

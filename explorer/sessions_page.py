@@ -14,7 +14,7 @@ from explorer.page import Notice
 from explorer.sessions import SessionDetail, SessionMemory, SessionRequest
 from memories.models import Memory, Session
 from search.query import SearchQuery
-from text.formatting import day_label, local_time, memories, moment_label, number, plural, type_family
+from text.formatting import day_label, local_time, memories, minute_label, moment_label, number, plural, type_family
 from text.highlight import plain_text
 from text.titles import plain_title
 
@@ -26,12 +26,13 @@ class SessionRow:
     label: str
     url: str
     external_id: str
-    """Its id, if it has a title."""
+    """Its id, if the label is not the id."""
     begins: str
-    """The title of its first memory."""
+    """The title of its first memory, if the label is another."""
     agent: Link | None
     project: Link
     begun: str
+    moment: str
     begun_iso: str
     lasted: str
     memories: str
@@ -39,7 +40,7 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class SessionsContext:
-    summary: str
+    total: str
     search: str
     hidden: tuple[tuple[str, str], ...]
     filters: tuple[Link, ...]
@@ -92,14 +93,20 @@ class SessionContext:
     """The memories of its agent and project in its days, with those of other sessions then."""
     empty: str
 
+    @property
+    def has_mix(self) -> bool:
+        """Whether its numbers by type say more than the memories below."""
+        return sum(len(day.events) for day in self.days) > 1 or self.pager is not None
+
 
 def sessions_url(request: SessionsRequest | None = None) -> str:
     query = request.querystring() if request else ""
     return f"{reverse('explorer:sessions')}{f'?{query}' if query else ''}"
 
 
-def session_label(session: Session) -> str:
-    return session.title or session.external_id
+def session_label(session: Session, begins: str = "") -> str:
+    """Its title, else that of its first memory, else its id."""
+    return session.title or plain_title(begins).strip() or session.external_id
 
 
 def build_sessions(
@@ -110,7 +117,7 @@ def build_sessions(
     is_narrowed = bool(request.search or request.agent or request.project)
     empty = "No session matches." if is_narrowed else "No memory that you can see was stored in a session yet."
     return SessionsContext(
-        summary=plural(found.total, "session"),
+        total=number(found.total),
         search=request.search,
         hidden=tuple(pair for pair in request.parameters() if pair[0] not in {"search", "page"}),
         filters=tuple(_filters(request)),
@@ -138,17 +145,18 @@ def _filters(request: SessionsRequest) -> Iterator[Link]:
 
 def _session_row(row: ListedSession, request: SessionsRequest, zone: tzinfo) -> SessionRow:
     session = row.session
-    begun = session.started_at or row.first
+    begun = session.begun_at
     ended = session.ended_at or row.last
-    project = session.project
+    project, label = session.project, session_label(session, row.begins)
     return SessionRow(
-        label=session_label(session),
+        label=label,
         url=session_url(session.pk),
-        external_id=session.external_id if session.title else "",
-        begins=plain_title(row.begins),
+        external_id=session.external_id if session.external_id != label else "",
+        begins=plain_title(row.begins) if session.title else "",
         agent=Link(session.agent, sessions_url(request.with_(agent=(session.agent,)))) if session.agent else None,
         project=Link(project.name or project.slug, sessions_url(request.with_(project=(project.slug,)))),
-        begun=moment_label(begun, zone) if begun else "",
+        begun=minute_label(begun, zone) if begun else "",
+        moment=moment_label(begun, zone) if begun else "",
         begun_iso=begun.isoformat() if begun else "",
         lasted=_lasted(begun, ended),
         memories=number(row.memories),
@@ -174,7 +182,7 @@ def build_session(found: SessionDetail, request: SessionRequest, zone: tzinfo) -
     session, pages = found.session, request.pages(found.total)
     project = session.project
     return SessionContext(
-        title=session_label(session),
+        title=session_label(session, found.begins),
         external_id=session.external_id,
         agent=session.agent,
         agent_url=sessions_url(SessionsRequest(agent=(session.agent,))) if session.agent else "",
@@ -207,7 +215,7 @@ def _beside(session: Session | None) -> Link | None:
 
 def _facts(found: SessionDetail, zone: tzinfo) -> Iterator[tuple[str, str]]:
     session = found.session
-    begun, ended = session.started_at or found.first, session.ended_at or found.last
+    begun, ended = session.begun_at or found.first, session.ended_at or found.last
     if begun:
         yield ("Started" if session.started_at else "First memory", moment_label(begun, zone))
     if ended and ended != begun:

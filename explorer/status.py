@@ -143,7 +143,7 @@ def build_status(status: SiteStatus) -> StatusPage:
             for one in status.models
         ),
         meaning=_meaning_text(status),
-        meaning_is_ready=not status.not_ready,
+        meaning_is_ready=not status.not_ready and not status.pending,
         index=_index_text(status.index),
         index_is_ready=status.index.state in ("ready", "off"),
         queries=_queries_text(status.queries),
@@ -154,7 +154,8 @@ def build_status(status: SiteStatus) -> StatusPage:
 
 
 def _queries_text(queries: QueryCache | None) -> str:
-    return f"{queries.hits:,} of {queries.hits + queries.misses:,} hits" if queries else ""
+    asked = queries.hits + queries.misses if queries else 0
+    return f"{queries.hits:,} of {asked:,} questions were asked before." if queries and asked else ""
 
 
 def _meaning_text(status: SiteStatus) -> str:

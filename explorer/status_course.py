@@ -8,11 +8,13 @@ from django.template.defaultfilters import filesizeformat
 
 from explorer.links import Link
 from explorer.measures import Measure, MeasureGroup
-from explorer.site_history import SPANS, Incident, Period, SiteHistory
+from explorer.site_history import SPANS, Incident, Period, SiteHistory, SiteHistoryRequest
 from text.formatting import number, plural
 
 _HIGH = 28.0
 _INCIDENTS = 12
+# A trend of a smaller share of its time is not shown unless it is asked for.
+_FEW = 8
 _STATES = {"errors": "Errors", "slow": "Slow", "index": "Behind", "vectors": "Behind", "disk": "Full", "off": "Off"}
 
 
@@ -54,6 +56,8 @@ class StatusCourse:
     """The past on the status page. `header` and `table` have the same numbers as the charts."""
 
     spans: tuple[Link, ...]
+    has_trends: bool
+    """Whether there is enough of them to show; a site that has just begun has dots."""
     groups: tuple[RowGroup, ...]
     header: tuple[str, ...]
     table: tuple[tuple[str, ...], ...]
@@ -98,6 +102,7 @@ def build_course(
 ) -> StatusCourse:
     """The course of all measures. `url` is the address of the page for a span."""
     label = SPANS[found.span][0]
+    known = sum(one.answers is not None for one in found.periods)
     rows = [
         tuple(MeasureRow(one, _trend(one.key, found.periods, label) if one.key else None) for one in group.measures)
         for group in groups
@@ -105,6 +110,7 @@ def build_course(
     written = "%H:%M" if found.step < timedelta(hours=1) else "%-d %b, %H:%M"
     return StatusCourse(
         spans=tuple(Link(name, url(key), current=key == found.span) for key, (name, _, _) in SPANS.items()),
+        has_trends=found.span != SiteHistoryRequest().span or known > len(found.periods) / _FEW,
         groups=tuple(RowGroup(group.title, made) for group, made in zip(groups, rows, strict=True)),
         header=("From", *(name for name, _ in _SHOWN.values())),
         table=tuple(
@@ -118,7 +124,7 @@ def build_course(
 
 
 def _more(count: int) -> str:
-    return f"{plural(count, 'older incident')} in the last 31 days: GET /api/status/history lists all." * (count > 0)
+    return f"{plural(count, 'older incident')} in the last 31 days, as JSON" * (count > 0)
 
 
 def _cell(one: Period, key: str) -> str:

@@ -34,6 +34,7 @@ urlpatterns = [
     path("sessions/", session_views.sessions, name="sessions"),
     path("sessions/<int:session_id>/", session_views.session, name="session"),
     path("status/", views.status, name="status"),
+    path("status/back-up/", views.back_up, name="back_up"),
     path("categories/", views.category_browser, name="categories"),
     path("categories/<path:path>/", views.category_browser, name="category"),
 ]

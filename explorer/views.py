@@ -7,13 +7,14 @@ from urllib.parse import parse_qsl, urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
 from django.forms import BoundField
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from access.viewer import Viewer
+from access.viewer import Viewer, may_write_everything
 from explorer.arrangement import USUAL, ArrangementForm
 from explorer.calendar_page import CalendarRequest, build_calendar
 from explorer.category_browser import BrowseRequest, browse
@@ -74,6 +75,7 @@ from search.unified.service import UnifiedResult, unified
 from search.why_not import WhyNotRequest, why_not
 from web.errors import Refusal
 from web.params import QueryError
+from web.processes import start_once
 from web.timing import server_timing
 from web.validation import Problem
 
@@ -388,11 +390,23 @@ def status(request: PageRequest) -> HttpResponse:
             course = build_course(found, groups, viewer.timezone, lambda span: f"{page}?span={span}")
         context |= {
             "to_watch": to_watch(groups),
+            "may_act": may_write_everything(viewer),
             "groups": course.groups if course else without_trends(groups),
             "course": course,
             "notices": problem_notices(problems),
         }
     return page_response(request, "memories/status.html", context, partial="status", timings={})
+
+
+@require_POST
+@login_required
+def back_up(request: HttpRequest) -> HttpResponse:
+    """Start a backup in the background. Small sites have it when the page is there again."""
+    if not may_write_everything(page_viewer(request)):
+        raise PermissionDenied("Only who may write to all projects makes backups.")
+    start_once(["backup"])
+    messages.info(request, "A backup is being made. When it is complete, its time is below; if it fails, the reason.")
+    return HttpResponseRedirect(reverse("explorer:status"))
 
 
 @require_safe

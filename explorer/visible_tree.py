@@ -31,7 +31,7 @@ class CategoryNotFoundError(Refusal):
     suggestion = "See what there is: GET /api/categories"
 
     def __init__(self, name: str, did_you_mean: Sequence[str] = ()) -> None:
-        self.did_you_mean = tuple(did_you_mean)
+        self.name, self.did_you_mean = name, tuple(did_you_mean)
         super().__init__(f"Category not found: {legible(name, 100)}")
 
 

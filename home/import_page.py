@@ -189,7 +189,8 @@ def build_past(
 
 
 def _brought(batch: ImportBatch) -> str:
-    text = f"{batch.created:,} new, {batch.updated:,} updated, {batch.refused:,} refused"
+    numbers = (("new", batch.created), ("updated", batch.updated), ("refused", batch.refused))
+    text = ", ".join(f"{count:,} {name}" for name, count in numbers if count) or "nothing new"
     # Deferred in lists of other imports, which have neither.
     report = batch.report if "report" not in batch.get_deferred_fields() else {}
     text += f", {report['gone']:,} gone" if report.get("gone") else ""

@@ -43,6 +43,7 @@ from home.previews import preview_of
 from home.queries import imported_paths, imports_open, imports_past, is_empty, sample_batch
 from home.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from memories.importers.discovery import discoveries
+from text.formatting import memories
 from web.errors import Refusal
 
 # The parts in which pages send uploads.
@@ -183,6 +184,7 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
             context["verdict"] = "needs a column with the text" if columns else "cannot be imported"
         context |= {
             "preview": preview,
+            "import_label": memories(preview.count or 0),
             "rows": preview_rows(preview),
             "columns": columns,
             "projects": projects,

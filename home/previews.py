@@ -26,6 +26,8 @@ _FILES, _ROWS_OF_FILE = 20, 3
 _COLUMNS = 100
 # Somebody waits for the page. A record that takes longer is the last one.
 _SECONDS = 10.0
+# Those that are not shown are only counted.
+_COUNT_SECONDS = 1.0
 # Previews that a process has at hand: the page asks again at each look, and a ZIP must be unpacked for one.
 _AT_HAND = 32
 _previews: OrderedDict[tuple[object, ...], "Preview"] = OrderedDict()
@@ -69,6 +71,8 @@ class Preview:
     columns: tuple[Column, ...] = ()
     files: tuple[PreviewFile, ...] = ()
     """The first files of several."""
+    count: int | None = None
+    """The number of memories, if so few that all were read."""
 
 
 @dataclass(slots=True)
@@ -79,26 +83,37 @@ class _Found:
     refused: list[tuple[str, str]] = field(default_factory=list)
     notes: list[tuple[str, str]] = field(default_factory=list)
     until: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
+    counts_until: float = field(default_factory=lambda: time.monotonic() + _COUNT_SECONDS)
+    count: int = 0
+    """The memories read, of which the first ones are rows."""
+    is_all: bool = True
 
     @property
     def is_over(self) -> bool:
         return time.monotonic() > self.until
 
     def add(self, records: Records, most: int) -> None:
-        """Add the rows of the first records, up to a number."""
-        enough = len(self.rows) + most
+        """Read the first records, and add the rows of some of them."""
+        enough, read = len(self.rows) + most, 0
         with closing(records):
             for record in islice(records, _READ):
+                read += 1
                 if not isinstance(record, SourceRecord):
                     self.refused.append((record.location, record.reason))
                 elif not is_vocabulary(record.data):
                     try:
-                        self.rows.append(_row(MemoryRecord.model_validate(record.data, context=STORABLE)))
-                        self.notes.extend((record.location, note) for note in record.notes)
+                        row = _row(MemoryRecord.model_validate(record.data, context=STORABLE))
                     except ValidationError as error:
                         self.refused.append((record.location, "; ".join(reasons(error, MemoryRecord))))
-                if len(self.rows) == enough or self.is_over:
+                    else:
+                        self.count += 1
+                        if len(self.rows) < enough:
+                            self.rows.append(row)
+                            self.notes.extend((record.location, note) for note in record.notes)
+                if self.is_over or (len(self.rows) == enough and time.monotonic() > self.counts_until):
+                    self.is_all = False
                     break
+        self.is_all = self.is_all and read < _READ
 
 
 def preview_of(job: ImportJob) -> Preview:
@@ -150,6 +165,7 @@ def _preview_make(job: ImportJob) -> Preview:
         notes=tuple(found.notes[:_ROWS]),
         columns=columns,
         files=tuple(files),
+        count=found.count if found.is_all and len(files) < _FILES else None,
     )
 
 

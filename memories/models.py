@@ -4,12 +4,14 @@ Schema rules that suit a distributed Postgres: the application draws ids, every 
 begins with `memory_id`, reference tables are small, and facet values are arrays in the memory.
 """
 
+from datetime import datetime
+
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 from pgvector.django import HalfVectorField, HnswIndex
 
@@ -33,6 +35,11 @@ class Project(models.Model):
         return self.slug
 
 
+# When a session began, as far as is known.
+SESSION_BEGUN = Coalesce("started_at", "first_at")
+NEWEST_SESSIONS = (SESSION_BEGUN.desc(nulls_last=True), models.F("id").desc())
+
+
 class Session(models.Model):
     """A run of an agent, or a session of a person, that memories come from."""
 
@@ -43,13 +50,20 @@ class Session(models.Model):
     title = models.CharField(max_length=500, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    first_at = models.DateTimeField(null=True, blank=True, help_text="The date of the earliest memory stored in it.")
     batch = models.ForeignKey("ImportBatch", models.SET_NULL, null=True, blank=True, related_name="+")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "external_id"], name="session_external_unique")]
+        indexes = [models.Index(*NEWEST_SESSIONS, name="session_begun_idx")]
 
     def __str__(self) -> str:
         return self.external_id
+
+    @property
+    def begun_at(self) -> datetime | None:
+        """When it began, as far as is known."""
+        return self.started_at or self.first_at
 
 
 class ImportBatch(models.Model):

@@ -451,6 +451,11 @@ class MemoryRecord(BaseRecord):
     source: Line200 = ""
     source_url: Url = Field("", validation_alias=AliasChoices("source_url", "source_uri"))
 
+    @property
+    def dated(self) -> datetime | None:
+        """The date that it gives itself."""
+        return self.created_at or self.happened_at
+
     @model_validator(mode="after")
     def _valid_in_order(self) -> "MemoryRecord":
         if self.valid_from and self.valid_to and self.valid_to < self.valid_from:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db import connection
+from django.db.models.functions import Least
 
 from categories.local_texts import known_terms
 from categories.models import MadeBy
@@ -124,23 +125,42 @@ def projects_make(slugs: Iterable[str], vocabulary: Vocabulary) -> None:
         vocabulary.count("projects", len(cursor.fetchall()))
 
 
-def sessions_ensure(sessions: dict[tuple[int, str], str], vocabulary: Vocabulary) -> dict[tuple[int, str], int]:
-    """Make or match sessions. `sessions` maps (project id, external id) to the agent."""
+class SessionUse(NamedTuple):
+    """The agent of a session, and the date of the earliest memory that is stored in it; None for no memory."""
+
+    agent: str
+    first_at: datetime | None
+
+
+def sessions_ensure(
+    sessions: Mapping[tuple[int, str], SessionUse], vocabulary: Vocabulary
+) -> dict[tuple[int, str], int]:
+    """Make or match sessions by (project id, external id). Returns their ids."""
     keys = sorted(sessions)
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO memories_session (project_id, external_id, agent, title, batch_id)"
-            " SELECT project_id, external_id, agent, '', %s"
-            " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (project_id, external_id, agent)"
+            "INSERT INTO memories_session (project_id, external_id, agent, first_at, title, batch_id)"
+            " SELECT project_id, external_id, agent, first_at, '', %s"
+            " FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::timestamptz[])"
+            " AS made (project_id, external_id, agent, first_at)"
             " ON CONFLICT (project_id, external_id) DO NOTHING RETURNING id",
-            [vocabulary.batch_id, [k[0] for k in keys], [k[1] for k in keys], [sessions[k] for k in keys]],
+            [
+                vocabulary.batch_id,
+                [project_id for project_id, _ in keys],
+                [external_id for _, external_id in keys],
+                [sessions[key].agent for key in keys],
+                [sessions[key].first_at for key in keys],
+            ],
         )
         vocabulary.count("sessions", len(cursor.fetchall()))
     rows = Session.objects.filter(external_id__in={key[1] for key in keys}, project_id__in={key[0] for key in keys})
-    return {
-        (project_id, external_id): session_id
-        for project_id, external_id, session_id in rows.values_list("project_id", "external_id", "id")
-    }
+    ids = {}
+    for row in rows.order_by("pk"):  # in one order, so that no two transactions wait for each other
+        ids[row.project_id, row.external_id] = row.pk
+        use = sessions.get((row.project_id, row.external_id))
+        if use and use.first_at and (row.first_at is None or use.first_at < row.first_at):
+            Session.objects.filter(pk=row.pk).update(first_at=Least("first_at", use.first_at))
+    return ids
 
 
 def record_as_json(record: MemoryRecord) -> str:
@@ -164,7 +184,7 @@ def record_snapshot(
     title: str,
 ) -> MemorySnapshot:
     """A new memory as it will be stored. The vocabulary must contain all names of the record."""
-    created_at = record.created_at or record.happened_at or now
+    created_at = record.dated or now
     return MemorySnapshot(
         **{column: getattr(record, name) for name, column in PLAIN_FIELDS.items()},
         id=memory_id,

@@ -20,6 +20,7 @@ from memories.queries import memory_version, visible_to
 from memories.records import SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord, derived_title
 from memories.resolve import (
     PLAIN_FIELDS,
+    SessionUse,
     category_refs,
     concept_refs,
     entity_refs,
@@ -138,7 +139,7 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
     vocabulary_lock_shared()
     project = _project_for(record, viewer, vocabulary)
     record, superseded = _stated_supersession(record, project.pk, viewer)
-    title = record.title or derived_title(record.content)
+    title, now = record.title or derived_title(record.content), timezone.now()
     content_hash = content_hash_of(title, record.content)
     _refuse_repeat(project, record, content_hash)
     vocabulary.project_id, vocabulary.most_new = project.pk, _most_new(viewer)
@@ -147,10 +148,10 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
         record=record,
         memory_id=memory_ids_draw(1)[0],
         project_id=project.pk,
-        session_id=_session_id(project, record.session, record.agent, vocabulary),
+        session_id=_session_id(project, record.session, SessionUse(record.agent, record.dated or now), vocabulary),
         vocabulary=vocabulary,
         made_by=_made_by(viewer),
-        now=timezone.now(),
+        now=now,
         raw=record_as_json(record),
         record_hash="",
         title=title,
@@ -195,7 +196,7 @@ def memory_upsert(
 def _replacement(record: MemoryRecord) -> MemoryChanges:
     """A record as changes: every field but those that describe the identity and, unless given, the state."""
     values = {name: getattr(record, name) for name in MemoryRecord.model_fields if name not in {"id", "project"}}
-    values |= {"source": source_of(record), "created_at": record.created_at or record.happened_at}
+    values |= {"source": source_of(record), "created_at": record.dated}
     for name in ("created_at", "updated_at", "state", "superseded_by"):
         if not values[name]:
             del values[name]
@@ -255,10 +256,10 @@ def _lock_identity(project: Project, key: str) -> None:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [key, project.pk])
 
 
-def _session_id(project: Project, session: str, agent: str, vocabulary: Vocabulary) -> int | None:
+def _session_id(project: Project, session: str, use: SessionUse, vocabulary: Vocabulary) -> int | None:
     if not session:
         return None
-    return sessions_ensure({(project.pk, session): agent}, vocabulary)[project.pk, session]
+    return sessions_ensure({(project.pk, session): use}, vocabulary)[project.pk, session]
 
 
 def _most_new(viewer: Viewer) -> int | None:
@@ -365,8 +366,8 @@ def _changed_columns(
             raise ChangeRefusedError("created_at", "cannot be empty; every memory has a date")
         values["created_at"] = changes.created_at
     if "session" in given:
-        agent = values.get("agent", before.agent)
-        values["session_id"] = _session_id(project, changes.session, agent, vocabulary)
+        use = SessionUse(*(values.get(name, getattr(before, name)) for name in ("agent", "created_at")))
+        values["session_id"] = _session_id(project, changes.session, use, vocabulary)
     return values
 
 

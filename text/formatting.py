@@ -86,9 +86,14 @@ def day_label(moment: datetime, zone: tzinfo) -> str:
     return day_text(local_time(moment, zone))
 
 
-def moment_label(moment: datetime, zone: tzinfo) -> str:
+def minute_label(moment: datetime, zone: tzinfo) -> str:
+    """Day and time, where it is clear that they are those of the reader."""
     local = local_time(moment, zone)
-    return f"{day_text(local)}, {local.hour:02}:{local.minute:02} {local.tzname() or ''}".rstrip()
+    return f"{day_text(local)}, {local:%H:%M}"
+
+
+def moment_label(moment: datetime, zone: tzinfo) -> str:
+    return f"{minute_label(moment, zone)} {local_time(moment, zone).tzname() or ''}".rstrip()
 
 
 def date_text(text: str) -> str:

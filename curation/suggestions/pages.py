@@ -1,6 +1,6 @@
 """The contexts of the pages of the review queue. No database and no request."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
@@ -70,6 +70,8 @@ class QueueRow:
     confidence: str
     percent: int
     current: bool
+    counts: str
+    """The memories of both names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +336,7 @@ def queue_row(one: ShownSuggestion, query: ReviewQuery, *, is_current: bool = Fa
         confidence=f"{one.row.confidence:.0%}",
         percent=round(one.row.confidence * 100),
         current=is_current,
+        counts=" → ".join(map(number, one.counts)) if one.counts else "",
     )
 
 
@@ -444,6 +447,18 @@ def _supporting_label(one: ShownSuggestion, evidence: Evidence) -> str:
     return f"{memories(evidence.supporting_count)} of the project with it"
 
 
+def _contradicted(listed: Iterable[ShownSuggestion]) -> dict[int, str]:
+    """The pairs whose name ends in a surer pair too, with that pair: a name can become one other only."""
+    surest: dict[tuple[str, int | None, str], ShownSuggestion] = {}
+    found: dict[int, str] = {}
+    for one in sorted(listed, key=lambda one: (-one.row.confidence, one.row.pk)):
+        if one.row.kind in _PAIRS:
+            first = surest.setdefault((one.subject.kind, one.subject.id, one.subject.name), one)
+            if first.row.pk != one.row.pk:
+                found[one.row.pk] = proposal_text(first)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class ManyContext:
     """The preview of accepting or rejecting many suggestions."""
@@ -460,6 +475,8 @@ class ManyContext:
     """The numbers of those that are listed."""
     left_out: frozenset[int]
     """The numbers of those without a tick."""
+    surer: dict[int, str]
+    """The suggestions that a surer one contradicts, with what that one says."""
     some: str
     """How many of how many are listed, unless all are."""
     all_url: str
@@ -479,9 +496,13 @@ def build_many(
     doubtful: Sequence[ShownSuggestion],
     surest: Sequence[ShownSuggestion],
     notices: Sequence[str] = (),
-    left_out: Iterable[int] = (),
+    left_out: Collection[int] | None = None,
 ) -> ManyContext:
-    """The preview: the least confident suggestions first, since they are those to look at, and some of the others."""
+    """The preview: the least confident suggestions first, since they are those to look at, and some of the others.
+
+    `left_out` has no tick; if None, what a surer one contradicts.
+    """
+    surer = _contradicted((*doubtful, *surest))
     listed = [one.row.pk for one in (*doubtful, *surest)]
     others = count - len(listed)
     more = f", and {number(others)} more" if others else ""
@@ -494,7 +515,8 @@ def build_many(
         doubtful=tuple(queue_row(one, query) for one in doubtful),
         surest=tuple(queue_row(one, query) for one in surest),
         listed=" ".join(map(str, listed)),
-        left_out=frozenset(left_out),
+        left_out=frozenset(surer if left_out is None else left_out),
+        surer=surer,
         some=f"{number(len(listed))} of {number(count)} are listed." if others else "",
         all_url=f"{many_url(query)}&list=all",
         accept_label=f"Accept those ticked{more}",

@@ -4,7 +4,7 @@ A suggestion about memories is visible to viewers of their project; a suggestion
 with both.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
@@ -69,6 +69,8 @@ class ShownSuggestion:
     target: Named
     is_turned: bool = False
     """Whether subject and target are exchanged: of two names, the target is the one that more memories have."""
+    counts: tuple[int, int] | None = None
+    """The memories of both, of two names that are not decided yet."""
 
 
 def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet[Suggestion]:
@@ -215,18 +217,15 @@ def visible_suggestion(viewer: Viewer, suggestion_id: int) -> ShownSuggestion | 
     return next(iter(with_names(rows.select_related("project", "decided_by"), viewer)), None)
 
 
-def turned_round(rows: Iterable[Suggestion], viewer: Viewer) -> set[int]:
-    """Ids of the suggestions about names whose subject remains, because more memories have it than the target.
-
-    Only memories that the viewer sees are counted, in any state, as a merge moves them. Of decided suggestions, it is
-    what was decided.
+def _counted(rows: Iterable[Suggestion], viewer: Viewer) -> dict[int, tuple[int, int]]:
+    """The numbers of memories of both names of open suggestions about two. Only those that the viewer sees, in any
+    state, as a merge moves them.
     """
     pairs: dict[int, tuple[str, TermRef, TermRef]] = {}
-    turned: set[int] = set()
     for row in rows:
         if row.state != Suggestion.State.OPEN:
-            turned.update([row.pk] if (row.applied or {}).get("turned") else ())
-        elif row.kind == Kind.TAG_DUPLICATE:
+            continue
+        if row.kind == Kind.TAG_DUPLICATE:
             pairs[row.pk] = ("tag", str(row.proposal.get("from", "")), str(row.proposal.get("into", "")))
         elif row.kind in NAME_KINDS:
             pairs[row.pk] = (_FACETS[Kind(row.kind)], row.subject_id or 0, row.target_id or 0)
@@ -234,14 +233,25 @@ def turned_round(rows: Iterable[Suggestion], viewer: Viewer) -> set[int]:
     for kind, *both in pairs.values():
         refs.setdefault(kind, set()).update(both)
     counts = {kind: counts_of(kind, some, viewer) for kind, some in refs.items()}
-    turned.update(pk for pk, (kind, one, other) in pairs.items() if counts[kind][one] > counts[kind][other])
-    return turned
+    return {pk: (counts[kind][one], counts[kind][other]) for pk, (kind, one, other) in pairs.items()}
+
+
+def turned_round(
+    rows: Collection[Suggestion], viewer: Viewer, counted: Mapping[int, tuple[int, int]] | None = None
+) -> set[int]:
+    """Ids of the suggestions about names whose subject remains, because more memories have it than the target. Of
+    decided suggestions, it is what was decided.
+    """
+    counts = _counted(rows, viewer) if counted is None else counted
+    turned = {pk for pk, (subject, target) in counts.items() if subject > target}
+    return turned | {row.pk for row in rows if row.pk not in counts and (row.applied or {}).get("turned")}
 
 
 def with_names(rows: Iterable[Suggestion], viewer: Viewer) -> list[ShownSuggestion]:
     """Suggestions with their current names, in a fixed number of statements."""
     suggestions = list(rows)
-    turned = turned_round(suggestions, viewer)
+    counted = _counted(suggestions, viewer)
+    turned = turned_round(suggestions, viewer, counted)
     ids: dict[str, set[int]] = {"memory": set(), "category": set(), "concept": set(), "entity": set()}
     for row in suggestions:
         for kind, pk in zip(_KINDS_NAMED[Kind(row.kind)], (row.subject_id, row.target_id), strict=True):
@@ -271,7 +281,9 @@ def with_names(rows: Iterable[Suggestion], viewer: Viewer) -> list[ShownSuggesti
         target_name = str(proposal.get("concept" if row.kind == Kind.CONCEPT else "into", ""))
         target = named(target_kind, row.target_id, target_name, proposal.get("concept_type", ""))
         is_turned = row.pk in turned
-        shown.append(ShownSuggestion(row, *((target, subject) if is_turned else (subject, target)), is_turned))
+        numbers = counted.get(row.pk)
+        ends, sizes = (subject, target), numbers and (numbers[::-1] if is_turned else numbers)
+        shown.append(ShownSuggestion(row, *(ends[::-1] if is_turned else ends), is_turned, sizes))
     return shown
 
 

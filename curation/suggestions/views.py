@@ -143,7 +143,8 @@ def accept_many(request: HttpRequest) -> HttpResponse:
     listed = MAX_AT_ONCE if lists_all or count <= _LISTED else _SAMPLE
     doubtful = with_names(rows.order_by("confidence", "-id")[:listed], viewer)
     surest = with_names(rows[: min(_SAMPLE_OF_SUREST, max(0, count - listed))], viewer)
-    page = build_many(query, count, rest, doubtful, surest, notices, left_out)
+    chosen = left_out if request.method == "POST" else None
+    page = build_many(query, count, rest, doubtful, surest, notices, chosen)
     return private(render(request, "review/accept_many.html", {"many": page}))
 
 

@@ -54,7 +54,7 @@ from web.timing import Stopwatch
 
 # For the whole search, and for each statement.
 MOST_TIME = timedelta(seconds=3)
-_SHOWN = 3
+_SHOWN, _EXAMPLES = 3, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def example_ends(viewer: Viewer) -> tuple[tuple[Term, Term], ...]:
     def pairs(engine: Engine) -> tuple[tuple[Term, Term], ...]:
         with snapshot():
             context = open_graph(ENTITY, engine, viewer)
-            found = load_graph(context).stated.two_apart(_SHOWN)
+            found = load_graph(context).stated.two_apart(_EXAMPLES)
             terms = context.terms([pk for pair in found for pk in pair])
         return tuple((terms[a], terms[b]) for a, b in found if a in terms and b in terms)
 
@@ -286,7 +286,8 @@ def build_path(
         start=Link(path.source.label, term_url(ENTITY, path.source), path.source.type) if path and steps else None,
         steps=steps,
         examples=tuple(
-            Link(f"{a.label} to {b.label}", path_url(PathRequest(begin=a.value, end=b.value))) for a, b in examples
+            Link(f"{a.label} to {b.label}", path_url(PathRequest(begin=a.value, end=b.value)), f"{a.type}, {b.type}")
+            for a, b in examples
         ),
     )
 

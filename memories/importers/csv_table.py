@@ -199,7 +199,8 @@ def read(path: Path, options: Options) -> Reading:
                 text = io.TextIOWrapper(file, encoding=encoding_of(document_start(document)), newline="")
                 rows = csv.reader(text, delimiter=delimiter)
                 next(row for row in rows if row)
-                notes = _mapping(fields, names)
+                # A preview lists the columns itself.
+                notes = [] if options.is_preview else _mapping(fields, names)
                 for cells in rows:
                     last = rows.line_num
                     done = last

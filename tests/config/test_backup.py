@@ -18,6 +18,7 @@ from django.utils import timezone
 from access.viewer import command_viewer
 from config import backup, backup_schedule
 from config.backup import BackupError, Manifest, TableState, backup_create, backup_restore, backup_verify, compare
+from explorer.measures import _last_backup
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -237,6 +238,12 @@ def test_schedule_runs_with_the_server_and_reports_a_failure(folder, monkeypatch
     assert [record.getMessage() for record in caplog.records] == [
         "The scheduled backup failed, and is tried again in ten minutes. The disk is full."
     ]
+    shown = _last_backup(datetime.now(UTC))
+    assert (shown.state, shown.now) == ("Watch", "never")
+    assert shown.words.endswith("The last one failed: The disk is full.")
+    monkeypatch.setattr(backup_schedule, "backup_create", lambda path, stop: path.touch() or MANIFEST)
+    backup_schedule.backup_now()
+    assert (_last_backup(datetime.now(UTC)).state, names(folder)[1:]) == ("OK", [])
 
 
 def test_without_a_schedule_no_thread_is_started(folder, settings):

@@ -208,6 +208,14 @@ def test_ticked_tags_are_merged_into_the_one_that_most_memories_have(page):
     assert dump() == before
 
 
+def test_terms_of_several_types_are_merged_with_a_warning(page):
+    record = MemoryRecord(project="tea", content="Both.", entities=("tool:Kettle", "person:Kettle"))
+    memory_create(record=record, viewer=EVERYTHING)
+    asked = {"term": ["tool:Kettle", "person:Kettle"]}
+    assert "Their types differ: person, tool." in html_of(page.get("/curate/merge/entity/", asked))
+    assert "Their types differ" not in html_of(page.get("/curate/merge/entity/", {"term": ["tool:Kettle"]}))
+
+
 def test_what_proposed_the_merge_is_no_longer_asked(page):
     memory_create(record=MemoryRecord(project="tea", content="Two of them.", tags=("kettles",)), viewer=EVERYTHING)
     suggest(kinds=[Kind.TAG_DUPLICATE], viewer=EVERYTHING)

@@ -82,7 +82,7 @@ def test_given_slices_say_by_what_they_are_compared(doors):
         ("a=type%3Dnote&b=type%3Ddecision", "Types"),
         ("a.from=2024-01-01&a.to=2024-12-31", "Periods"),
         ("a.agent=scribe", "Agents"),
-        ("a.agent=scribe&b.type=note", "Any two searches"),
+        ("a.agent=scribe&b.type=note", "Searches"),
     ):
         text = html_of(browser.get(f"/compare/?{slices}", follow=True))
         assert re.search(r'aria-current="true">([^<]+)', text)[1] == way

@@ -1,6 +1,7 @@
 """Projects, tags and sessions as lists, and who asks, also for a key that may see only a part."""
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 from django.contrib.auth.models import User
@@ -10,7 +11,7 @@ from access.keys import make_key
 from access.models import Membership
 from access.viewer import command_viewer
 from categories.models import TagAlias
-from memories.models import Project
+from memories.models import Project, Session
 from memories.records import MemoryRecord
 from memories.services import memory_archive, memory_create
 from tests.html import html_of
@@ -114,6 +115,33 @@ def session(corpus):
     return made[0].session
 
 
+def test_sessions_are_listed_by_when_they_began_and_lead_to_those_around(key, client):
+    """By their start, else by the earliest of their memories, wherever it came in; those without either come last."""
+    project = Project.objects.get(slug="tea")
+    Session.objects.create(project=project, external_id="started", started_at=datetime(2026, 3, 1, tzinfo=UTC))
+    Session.objects.create(project=project, external_id="unknown")
+    for day in ("2026-02-05", "2026-02-01", "2026-02-07"):
+        record = MemoryRecord(project="tea", content=f"Brewed on {day}.", session="stored", created_at=day)
+        memory_create(record=record, viewer=command_viewer())
+    record = MemoryRecord(project="tea", content="Brewed later.", session="later", created_at="2026-03-02")
+    memory_create(record=record, viewer=command_viewer())
+    listed = [row["session"] for row in get(key("tea"), "/sessions")["sessions"]]
+    assert [name for name in listed if name in {"started", "unknown", "stored", "later"}] == [
+        "later",
+        "started",
+        "stored",
+        "unknown",
+    ]
+    stored = Session.objects.get(external_id="stored")
+    assert stored.begun_at == datetime(2026, 2, 1, tzinfo=UTC)
+    client.force_login(User.objects.create_superuser("ada"))
+    page = html_of(client.get(f"/sessions/{stored.pk}/"))
+    later = Session.objects.get(external_id="later")
+    assert f'rel="next" href="/sessions/{later.pk}/"' not in page, "the one that has a start is between them"
+    assert 'rel="next"' in page
+    assert html_of(client.get(f"/sessions/{Session.objects.get(external_id='unknown').pk}/")).count('rel="next"') == 0
+
+
 def test_a_session_lists_what_it_did_in_order(key, session, client):
     reply = get(key("tea"), f"/sessions/{session.pk}")
     rows = [(row["title"], row["state"], [old["title"] for old in row["replaced"]]) for row in reply["memories"]]
@@ -125,7 +153,9 @@ def test_a_session_lists_what_it_did_in_order(key, session, client):
     page = html_of(client.get(f"/sessions/{session.pk}/"))
     assert re.findall(r'<h3><a href="/m/\d+/">([^<]+)</a></h3>', page) == ["One.", "Two.", "Three."]
     assert "<dd>3 memories, 1 archived or superseded since</dd>" in page
-    assert f'href="/sessions/{session.pk}/">s1</a>' in html_of(client.get("/sessions/?agent=claude-code"))
+    assert f'href="/sessions/{session.pk}/">One.</a><small class="id">s1</small>' in html_of(
+        client.get("/sessions/?agent=claude-code")
+    )
     listed = html_of(client.get("/sessions/?project=tea&search=s1"))
     assert '<a href="/sessions/?project=tea&amp;agent=claude-code&amp;search=s1">claude-code</a>' in listed
     memory = reply["memories"][0]["id"]

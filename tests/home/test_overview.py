@@ -125,7 +125,7 @@ def test_page_lists_the_last_sessions_of_visible_projects(client, lately):
     Memory.objects.filter(title="Cups").update(session=session)
     client.force_login(User.objects.create_superuser("ann"))
     page = html_of(client.get("/"))
-    assert f'<a class="label" href="/sessions/{session.pk}/">s-1</a><span class="was">codex</span>' in page
+    assert f'<a class="label" href="/sessions/{session.pk}/">Cups</a><span class="was">codex</span>' in page
     assert overview(only("boat"), "7d", NOW).sessions.total == 0
 
 

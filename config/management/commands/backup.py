@@ -1,5 +1,6 @@
 """`manage.py backup [FILE]`: writes a backup of the database while Mnemoscope runs."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,16 @@ class Command(BaseCommand):
             type=Path,
             help="the file to write, which must not exist (default: a new one in BACKUP_FOLDER)",
         )
+        parser.add_argument("--with-parent", type=int, metavar="PID", help="stop when this process ends")
 
-    def handle(self, *, file: Path | None, **options: Any) -> None:
+    def handle(self, *, file: Path | None, with_parent: int | None = None, **options: Any) -> None:
         begun = time.monotonic()
+
+        def stop() -> bool:
+            return with_parent is not None and os.getppid() != with_parent
+
         try:
-            path, manifest = (file, backup_create(file)) if file else backup_now()
+            path, manifest = (file, backup_create(file, stop)) if file else backup_now(stop)
         except BackupError as error:
             raise CommandError(str(error)) from None
         self.stdout.write(

@@ -297,6 +297,21 @@ def test_what_lost_its_tick_is_left_out_of_many(owner, monkeypatch):
     assert list(Suggestion.objects.filter(kind="category", state="open")) == [rows[0]]
 
 
+def test_of_pairs_that_contradict_each_other_the_surest_has_a_tick(owner):
+    one = Suggestion.objects.get(kind="tag_duplicate")
+    # As many memories as the other name, else it would be the one to keep.
+    remember("mill", "Sweep", "Sweep the oven.", tags=["sweep"])
+    other = Suggestion.objects.create(
+        kind="tag_duplicate", fingerprint="another", proposal=one.proposal | {"into": "sweep"}, confidence=0.1
+    )
+    page = html(owner.get("/review/accept-many/?kind=tag_duplicate"))
+    ticks = {int(pk): "checked" in rest for pk, rest in re.findall(r'name="take" value="(\d+)"([^>]*)>', page)}
+    assert ticks == {one.pk: True, other.pk: False}
+    shown = f"{one.proposal['from']} → {one.proposal['into']}"
+    assert f"or {shown}, which is surer" in page
+    assert 'title="Memories of each">1 → 1</span>' in page
+
+
 def test_proposals_count_what_the_curator_may_see_alone(curator, owner):
     shown = html(curator.get("/review/proposals/?kind=category"))
     targets = Suggestion.objects.filter(kind="category", project__slug="garden").values_list("target_id", flat=True)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.test import Client
 
 from access.models import Membership
 from access.viewer import command_viewer
@@ -166,10 +167,10 @@ def test_measures_are_those_of_the_memories_that_a_viewer_sees(curator):
         store(text, project)
     everybody = {group.title: group.measures for group in measure_groups(command_viewer(), status_of())}
     assert list(everybody) == ["Memories", "Search", "Answers", "The server"]
-    assert [measure.now for measure in everybody["Memories"]] == ["3", "3", "3"]
+    assert [measure.now for measure in everybody["Memories"]] == ["3", "3", "3", "3"]
     boat = Project.objects.get(slug="boat")
     own, search = measure_groups(replace(command_viewer(), project_ids=frozenset({boat.pk})), status_of())
-    assert [measure.now for measure in own.measures] == ["1", "1", "1"]
+    assert [measure.now for measure in own.measures] == ["1", "1", "1", "1"]
     assert [measure.now for measure in search.measures] == ["0.0 s", "100 %"]
     assert '<a href="/explore/?no=category">3</a>' in html_of(curator.get("/status/"))
 
@@ -181,7 +182,7 @@ def test_missing_or_late_backup_needs_attention_and_says_what_to_do(curator, set
     page = html_of(curator.get("/status/"))
     assert "<h2>Last backup</h2>" in page
     assert '<p class="big">never</p>' in page
-    assert "read in the log why none was made" in page
+    assert "Make one now, and see why none was made." in page
     (tmp_path / "mnemoscope-20260101-000000.backup").touch()
     assert (_last_backup(now).state, _last_backup(now).now) == ("OK", "just now")
     late = _last_backup(now + timedelta(days=3, hours=1))
@@ -190,6 +191,23 @@ def test_missing_or_late_backup_needs_attention_and_says_what_to_do(curator, set
         "3 days ago",
         "1 backup in the folder of backups. One is due every 24 hours.",
     )
+
+
+def test_a_backup_is_started_from_the_page_by_who_may_write_everything(curator, monkeypatch, settings, tmp_path):
+    settings.BACKUP_FOLDER, started = tmp_path, []
+    monkeypatch.setattr("explorer.views.start_once", started.append)
+    store("Tea.")
+    reader = User.objects.create_user("reader")
+    Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"))
+    other = Client()
+    other.force_login(reader)
+    assert 'action="/status/back-up/"' not in html_of(other.get("/status/"))
+    assert (other.post("/status/back-up/").status_code, started) == (403, [])
+    assert 'action="/status/back-up/"' in html_of(curator.get("/status/"))
+    assert curator.get("/status/back-up/").status_code == 405
+    page = html_of(curator.post("/status/back-up/", follow=True))
+    assert "A backup is being made." in page
+    assert started == [["backup"]]
 
 
 def test_percentiles_and_errors_are_those_of_the_last_answers():
