@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from access.audit import audit
 from access.forms import KeyForm, PasswordForm, SignInForm
 from access.key_rights import KeyRights, key_rights, shown_keys
-from access.keys import GRACE, KeyRefusedError, NewKey, make_key, revoke_key, rotate_key
+from access.keys import GRACE, KeyRefusedError, NewKey, live_keys, make_key, revoke_key, rotate_key
 from access.models import ApiKey, Membership
 from access.sign_in import sign_in_token_redeem
 from access.viewer import viewer_of_user
@@ -72,7 +72,8 @@ def account(request: HttpRequest) -> HttpResponse:
         messages.info(request, "Your password is changed. Other places where you were signed in ask for it.")
         return redirect("access:account")
     memberships = Membership.objects.filter(user=user).select_related("project").order_by("project__slug")
-    context: dict[str, Any] = {"form": form, "memberships": memberships}
+    keys = live_keys().filter(created_by=user).order_by("name").values_list("name", flat=True)
+    context: dict[str, Any] = {"form": form, "memberships": memberships, "keys": keys}
     if settings.OIDC_ISSUER:
         # Only then are the tables of allauth there.
         from access.oidc import linked_accounts

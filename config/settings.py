@@ -248,6 +248,8 @@ LANGUAGE_CODE = "en-us"
 TIME_ZONE = env_zone("TZ_DEFAULT", "UTC")
 USE_I18N = False
 USE_TZ = True
+# In the admin, as on all other pages.
+FORMAT_MODULE_PATH = "web.formats"
 
 STATIC_URL = "static/"
 STATIC_ROOT = HOME / "static"

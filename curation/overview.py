@@ -16,7 +16,7 @@ from explorer.links import Link, explore_url, retag_url, values_url
 from search.query import SearchQuery
 from search.result import HitDetail, SearchResult
 from search.run import run
-from text.formatting import memories, number, plural
+from text.formatting import listed, memories, number, plural
 
 # Names first: one answer changes all memories that have them.
 _PAIRS = (
@@ -48,6 +48,10 @@ class Overview:
     vocabulary: tuple[Link, ...]
     """The number of names of each kind, linked to the page of all of them."""
     memories: str
+
+    @property
+    def names(self) -> str:
+        return listed([link.label for link in self.vocabulary])
 
 
 def build_overview(viewer: Viewer) -> Overview:

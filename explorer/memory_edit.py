@@ -49,9 +49,11 @@ def _names_field(kind: str, help_text: str = "", label: str | None = None) -> Li
 class EditForm(forms.Form):
     """The fields of a memory. `only` restricts it to some of them."""
 
-    title = forms.CharField(required=False, help_text="Without one, the beginning of the text.")
+    title = forms.CharField(required=False, help_text="Left empty, it is the beginning of the text.")
     summary = Prose(required=False, widget=forms.Textarea(attrs={"rows": 2}))
-    content = Prose(strip=False, label="Text", help_text="Markdown.", widget=forms.Textarea(attrs={"rows": 16}))
+    content = Prose(
+        strip=False, label="Text", help_text="May have Markdown.", widget=forms.Textarea(attrs={"rows": 16})
+    )
     project = forms.ChoiceField(required=False)
     type = forms.CharField(required=False, widget=forms.TextInput(attrs=completed("type")))
     tags = _names_field("tag")
@@ -60,7 +62,7 @@ class EditForm(forms.Form):
     entities = _names_field("entity", "As type:name. New ones are created.")
     supersedes = _names_field(
         "memory",
-        "The numbers of older memories, such as #12. They are then found only by their state.",
+        "The numbers of older memories, such as #12. They become superseded, and searches leave them out.",
         "This replaces",
     )
     superseded_by = forms.CharField(

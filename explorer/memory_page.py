@@ -370,6 +370,8 @@ def _around(memory: Memory, around: Around, query: SearchQuery | None, zone: tzi
 
 
 _SHARED_SHOWN = 3
+# Memories with less than this share of the similarity of the closest stand under a heading of their own.
+_LESS = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,10 +411,14 @@ def build_similar(
 ) -> SimilarContext:
     """The context of similar memories, possible duplicates first. `query` is the search that led to the memory."""
     duplicates = tuple(_row(one, query, zone) for one in found.memories if one.is_duplicate)
-    others = tuple(_row(one, query, zone) for one in found.memories if not one.is_duplicate)
+    others = [one for one in found.memories if not one.is_duplicate]
+    least = _LESS * max((one.similarity for one in others), default=0.0)
+    close = tuple(_row(one, query, zone) for one in others if one.similarity >= least)
+    far = tuple(_row(one, query, zone) for one in others if one.similarity < least)
     groups = (
         SimilarGroup("Possible duplicates", duplicates),
-        SimilarGroup("Only similar" if duplicates else "", others),
+        SimilarGroup("Only similar" if duplicates else "", close),
+        SimilarGroup("Less similar", far),
     )
     return SimilarContext(
         title=plain_title(found.title),

@@ -1,5 +1,7 @@
 """The pages of saved views: the list, opening one, and the forms that change them."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from django.contrib import messages
@@ -21,8 +23,9 @@ from explorer.http import (
     return_url,
     wants_fragment,
 )
-from explorer.links import explore_url
+from explorer.links import Link, explore_url, memory_url
 from explorer.page import problem_notices
+from explorer.page_query import PageQuery
 from explorer.saved_views import (
     ViewForm,
     build_rows,
@@ -35,6 +38,8 @@ from explorer.saved_views import (
     view_url,
 )
 from search.models import ViewMark
+from search.result import HitDetail
+from search.run import run
 from search.saved_views import (
     MOST_COUNTED,
     OpenableView,
@@ -48,7 +53,12 @@ from search.saved_views import (
     saved_view_delete,
     view_mark,
 )
+from text.formatting import day_label, memories
+from text.titles import plain_title
 from web.params import Pair, QueryError
+
+_SAMPLES = 6
+_MOST_OF_NAME = 80
 
 
 @require_safe
@@ -93,7 +103,8 @@ def new_view(request: HttpRequest) -> HttpResponse:
     named, pairs = _name_and_query(request)
     asked, problems = read_query(pairs)
     query = stored_page(asked)
-    form = ViewForm(request.POST if is_post else None, initial={"name": named})
+    parts = describe(query)
+    form = ViewForm(request.POST if is_post else None, initial={"name": named or _name_of(parts)})
     if is_post and form.is_valid():
         try:
             made = saved_view_create(
@@ -109,9 +120,9 @@ def new_view(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "query": query.querystring(),
-        "parts": describe(query) or ("all memories",),
         "notices": problem_notices(problems),
         "back_url": explore_url(query),
+        "found": _found(query, viewer),
     }
     return private(render(request, "views/form.html", context, status=422 if form.errors else 200))
 
@@ -145,7 +156,7 @@ def edit_view(request: HttpRequest, view_id: int) -> HttpResponse:
     context = {
         "form": form,
         "view": one.view,
-        "parts": describe(page_query_of(one)) or ("all memories",),
+        "found": _found(page_query_of(one), viewer),
         "pinned_by": sorted(others.values_list("user__username", flat=True)),
     }
     return private(render(request, "views/form.html", context, status=422 if form.errors else 200))
@@ -169,6 +180,37 @@ def delete_view(request: HttpRequest, view_id: int) -> HttpResponse:
     saved_view_delete(view=one.view, viewer=page_viewer(request))
     messages.success(request, f"The view “{one.view.name}” is deleted. Its memories are where they were.")
     return redirect("explorer:views")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundNow:
+    """The query of a view in words, with its first results now."""
+
+    parts: tuple[str, ...]
+    all: Link
+    samples: tuple[Link, ...]
+
+
+def _found(query: PageQuery, viewer: Viewer) -> FoundNow:
+    result = run(query.search.with_(page_size=_SAMPLES), viewer, detail=HitDetail.INDEX)
+    return FoundNow(
+        describe(query) or ("all memories",),
+        Link(memories(result.total, at_least=result.at_least), explore_url(query)),
+        tuple(
+            Link(
+                plain_title(hit.title_text) or f"#{hit.id}",
+                memory_url(hit.id),
+                day_label(hit.created_at, viewer.timezone),
+            )
+            for hit in result.hits
+        ),
+    )
+
+
+def _name_of(parts: Iterable[str]) -> str:
+    """The name that is proposed: the query in words."""
+    text = ", ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}"[:_MOST_OF_NAME]
 
 
 def _name_and_query(request: HttpRequest) -> tuple[str, list[Pair]]:

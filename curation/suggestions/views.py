@@ -145,7 +145,8 @@ def accept_many(request: HttpRequest) -> HttpResponse:
     surest = with_names(rows[: min(_SAMPLE_OF_SUREST, max(0, count - listed))], viewer)
     chosen = left_out if request.method == "POST" else None
     page = build_many(query, count, rest, doubtful, surest, notices, chosen)
-    return private(render(request, "review/accept_many.html", {"many": page}))
+    context = {"many": page, "may_look": may_write_everything(viewer)}
+    return private(render(request, "review/accept_many.html", context))
 
 
 @require_POST
@@ -177,7 +178,8 @@ def proposals(request: HttpRequest) -> HttpResponse:
     groups, total = proposals_of(viewer, query, PAGE, (query.page - 1) * PAGE)
     may_decide = "curate" in viewer.scopes
     page = build_groups(query, groups, total, may_decide=may_decide, notices=_notices(problems))
-    return private(render(request, "review/proposals.html", {"groups": page}))
+    context = {"groups": page, "may_look": may_write_everything(viewer)}
+    return private(render(request, "review/proposals.html", context))
 
 
 def _decide(

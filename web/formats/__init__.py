@@ -1,0 +1,1 @@
+"""How dates are written by Django's own pages, the admin."""
