@@ -78,17 +78,22 @@ def backups_in(folder: Path) -> list[Path]:
 def _make(folder: Path, stop: Stop) -> tuple[Path, Manifest]:
     for draft in folder.glob(".mnemoscope-*.new-*"):
         draft.unlink()  # left behind by a killed process: this one holds the lock
-    path, failure = folder / datetime.now(UTC).strftime(_NAME), folder / settings.BACKUP_FAILURE
+    path = folder / datetime.now(UTC).strftime(_NAME)
     try:
         manifest = backup_create(path, stop)
     except (BackupError, DatabaseError) as error:
-        with contextlib.suppress(OSError):  # a full disk has no room for its own complaint
-            failure.write_text(str(error).strip())
+        _note_failure(error)
         raise
-    failure.unlink(missing_ok=True)
+    settings.BACKUP_FAILURE.unlink(missing_ok=True)
     for old in backups_in(folder)[: -settings.BACKUP_KEEP]:
         old.unlink()
     return path, manifest
+
+
+def _note_failure(error: Exception) -> None:
+    """Leave word for the status page, until a backup is made."""
+    with contextlib.suppress(OSError):  # a full disk has no room for its own complaint
+        settings.BACKUP_FAILURE.write_text(str(error).strip())
 
 
 @contextlib.contextmanager
@@ -98,7 +103,9 @@ def _folder_locked() -> Iterator[Path | None]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = (folder / ".lock").open("ab")
     except OSError as error:
-        raise BackupError(f"Backups cannot be written to {folder}: {error.strerror}. Set BACKUP_FOLDER.") from error
+        failure = BackupError(f"Backups cannot be written to {folder}: {error.strerror}. Set BACKUP_FOLDER.")
+        _note_failure(failure)
+        raise failure from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

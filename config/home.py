@@ -12,6 +12,7 @@ from pathlib import Path
 # Entries that Mnemoscope creates directly in the folder. Anything else in there is left alone.
 OWN = (
     "address*",
+    "backup-failed",
     "backups",
     "bench",
     "evaluation",

@@ -358,8 +358,8 @@ SEARCH_FACET_TIMEOUT_MS = env_int("SEARCH_FACET_TIMEOUT_MS", 5_000, low=50, high
 
 # Backups that `up` makes: where, how often (0: never), and how many of them stay.
 BACKUP_FOLDER = Path(os.environ.get("BACKUP_FOLDER") or HOME / "backups").expanduser().resolve()
-# In that folder: why the last backup failed, for the status page.
-BACKUP_FAILURE = ".failed"
+# Why the last backup failed, for the status page.
+BACKUP_FAILURE = HOME / "backup-failed"
 BACKUP_EVERY_HOURS = env_int("BACKUP_EVERY_HOURS", 0, low=0, high=8760)
 BACKUP_KEEP = env_int("BACKUP_KEEP", 7, low=1, high=10_000)
 

@@ -174,7 +174,7 @@ def _last_backup(now: datetime) -> Measure:
     hours, folder = settings.BACKUP_EVERY_HOURS, Path(settings.BACKUP_FOLDER)
     try:
         made = [path.stat().st_mtime for path in folder.glob("*.backup")]
-        failure = folder / settings.BACKUP_FAILURE
+        failure = settings.BACKUP_FAILURE
         reason = f" The last one failed: {failure.read_text()}" if failure.exists() else ""
     except OSError as error:
         made, reason = [], f" The folder of backups cannot be read: {error.strerror}."

@@ -194,6 +194,7 @@ def folder(tmp_path, settings, monkeypatch):
     settings.BACKUP_FOLDER = tmp_path / "backups"
     settings.BACKUP_EVERY_HOURS = 24
     settings.BACKUP_KEEP = 2
+    settings.BACKUP_FAILURE = tmp_path / "backup-failed"
     monkeypatch.setattr(backup_schedule, "backup_create", lambda path, stop: path.touch() or MANIFEST)
     return settings.BACKUP_FOLDER
 
@@ -244,6 +245,14 @@ def test_schedule_runs_with_the_server_and_reports_a_failure(folder, monkeypatch
     monkeypatch.setattr(backup_schedule, "backup_create", lambda path, stop: path.touch() or MANIFEST)
     backup_schedule.backup_now()
     assert (_last_backup(datetime.now(UTC)).state, names(folder)[1:]) == ("OK", [])
+
+
+def test_a_folder_that_cannot_be_written_is_named_on_the_status_page(folder, settings, tmp_path):
+    (tmp_path / "file").touch()
+    settings.BACKUP_FOLDER = tmp_path / "file" / "backups"
+    with pytest.raises(BackupError, match="Set BACKUP_FOLDER"):
+        backup_schedule.backup_now()
+    assert "Set BACKUP_FOLDER." in _last_backup(datetime.now(UTC)).words
 
 
 def test_without_a_schedule_no_thread_is_started(folder, settings):
