@@ -109,7 +109,9 @@ class InvitationForm(forms.Form):
     expires = forms.TypedChoiceField(
         choices=[("1", "in a day"), ("7", "in a week"), ("30", "in 30 days")], coerce=int, initial="7", label="Expires"
     )
-    note = forms.CharField(max_length=200, required=False, label="For whom", help_text="Shown with the open invitation, to tell it from others.")
+    note = forms.CharField(
+        max_length=200, required=False, label="For whom", help_text="Shown with the open invitation."
+    )
 
     def __init__(self, *args: Any, projects: QuerySet[Project], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
