@@ -1,7 +1,6 @@
 """The pages of saved views: the list, opening one, and the forms that change them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from django.contrib import messages
@@ -23,13 +22,13 @@ from explorer.http import (
     return_url,
     wants_fragment,
 )
-from explorer.links import Link, explore_url, memory_url
+from explorer.links import explore_url
 from explorer.page import problem_notices
-from explorer.page_query import PageQuery
 from explorer.saved_views import (
     ViewForm,
     build_rows,
     describe,
+    found_now,
     in_view,
     page_query_of,
     presentation_of,
@@ -38,8 +37,6 @@ from explorer.saved_views import (
     view_url,
 )
 from search.models import ViewMark
-from search.result import HitDetail
-from search.run import run
 from search.saved_views import (
     MOST_COUNTED,
     OpenableView,
@@ -53,11 +50,8 @@ from search.saved_views import (
     saved_view_delete,
     view_mark,
 )
-from text.formatting import day_label, memories
-from text.titles import plain_title
 from web.params import Pair, QueryError
 
-_SAMPLES = 6
 _MOST_OF_NAME = 80
 
 
@@ -122,7 +116,7 @@ def new_view(request: HttpRequest) -> HttpResponse:
         "query": query.querystring(),
         "notices": problem_notices(problems),
         "back_url": explore_url(query),
-        "found": _found(query, viewer),
+        "found": found_now(query, viewer),
     }
     return private(render(request, "views/form.html", context, status=422 if form.errors else 200))
 
@@ -156,7 +150,7 @@ def edit_view(request: HttpRequest, view_id: int) -> HttpResponse:
     context = {
         "form": form,
         "view": one.view,
-        "found": _found(page_query_of(one), viewer),
+        "found": found_now(page_query_of(one), viewer),
         "pinned_by": sorted(others.values_list("user__username", flat=True)),
     }
     return private(render(request, "views/form.html", context, status=422 if form.errors else 200))
@@ -180,31 +174,6 @@ def delete_view(request: HttpRequest, view_id: int) -> HttpResponse:
     saved_view_delete(view=one.view, viewer=page_viewer(request))
     messages.success(request, f"The view “{one.view.name}” is deleted. Its memories are where they were.")
     return redirect("explorer:views")
-
-
-@dataclass(frozen=True, slots=True)
-class FoundNow:
-    """The query of a view in words, with its first results now."""
-
-    parts: tuple[str, ...]
-    all: Link
-    samples: tuple[Link, ...]
-
-
-def _found(query: PageQuery, viewer: Viewer) -> FoundNow:
-    result = run(query.search.with_(page_size=_SAMPLES), viewer, detail=HitDetail.INDEX)
-    return FoundNow(
-        describe(query) or ("all memories",),
-        Link(memories(result.total, at_least=result.at_least), explore_url(query)),
-        tuple(
-            Link(
-                plain_title(hit.title_text) or f"#{hit.id}",
-                memory_url(hit.id),
-                day_label(hit.created_at, viewer.timezone),
-            )
-            for hit in result.hits
-        ),
-    )
 
 
 def _name_of(parts: Iterable[str]) -> str:

@@ -8,16 +8,18 @@ from django import forms
 from django.urls import reverse
 
 from access.viewer import Viewer
-from explorer.links import explore_url, path_of
+from explorer.links import Link, explore_url, memory_url, path_of
 from explorer.page import MODE_LABELS, SORT_LABELS
 from explorer.page_query import PageQuery
 from search.engines.base import EngineTimeoutError
 from search.facets import FACET
 from search.models import SavedView
-from search.run import totals
+from search.result import HitDetail
+from search.run import run, totals
 from search.saved_views import OpenableView, ViewCount, ViewRefusedError, stored_form
 from text.dates import span_label
-from text.formatting import date_text, number
+from text.formatting import date_text, day_label, memories, number
+from text.titles import plain_title
 from web.params import Pair
 
 # Queries that every corpus has an answer to, to look into and to save.
@@ -29,6 +31,9 @@ READY_MADE = (
     ("Written without an agent", "no=agent"),
     ("Replaced by newer ones", "state=superseded"),
 )
+
+# The first results that the forms show.
+_SAMPLES = 6
 
 ValueLabels = Mapping[tuple[str, str], str]
 
@@ -233,3 +238,33 @@ class ViewForm(forms.Form):
     def refuse(self, error: ViewRefusedError) -> None:
         """Show why the view was not stored."""
         self.add_error(error.field, str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundNow:
+    """The query of a view in words, with its first results now."""
+
+    parts: tuple[str, ...]
+    all: Link
+    samples: tuple[Link, ...]
+
+
+def found_now(query: PageQuery, viewer: Viewer) -> FoundNow:
+    """For the pages that name, share and publish a view, which work too where it takes too long to look."""
+    parts = describe(query) or ("all memories",)
+    try:
+        result = run(query.search.with_(page_size=_SAMPLES), viewer, detail=HitDetail.INDEX)
+    except EngineTimeoutError:
+        return FoundNow(parts, Link("its memories", explore_url(query)), ())
+    return FoundNow(
+        parts,
+        Link(memories(result.total, at_least=result.at_least), explore_url(query)),
+        tuple(
+            Link(
+                plain_title(hit.title_text) or f"#{hit.id}",
+                memory_url(hit.id),
+                day_label(hit.created_at, viewer.timezone),
+            )
+            for hit in result.hits
+        ),
+    )

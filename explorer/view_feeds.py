@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from access.limits import buckets
 from explorer.http import page_viewer, private
 from explorer.links import memory_url
-from explorer.saved_views import describe, page_query_of, view_url
+from explorer.saved_views import found_now, page_query_of, view_url
 from search.query import SearchQuery, Sort
 from search.result import Hit, HitDetail
 from search.run import run
@@ -58,7 +58,7 @@ def feed_settings(request: HttpRequest, view_id: int) -> HttpResponse:
         address = request.build_absolute_uri(f"{reverse('explorer:feed')}?{urlencode({'token': token})}")
     context = {
         "view": one.view,
-        "parts": describe(page_query_of(one)) or ("all memories",),
+        "found": found_now(page_query_of(one), viewer),
         "feed": view_feed_of(one.view, viewer),
         "address": address,
         "entries": ENTRIES,

@@ -13,6 +13,7 @@ from access.viewer import Viewer, command_viewer
 from agent_tools.catalogue import TOOL
 from agent_tools.tools import call
 from memories.models import Project
+from search.engines.base import EngineTimeoutError
 from search.models import SavedView, ViewMark
 from tests.html import html_of
 
@@ -98,6 +99,22 @@ def test_name_that_is_taken_is_refused_with_what_was_typed(reader, view):
     assert "You already have a view named “tea notes”." in html_of(page)
     assert 'name="query" value="tag=guests"' in html_of(page)
     assert SavedView.objects.count() == 1
+
+
+def test_forms_show_what_the_view_finds_and_propose_a_name(reader, view, monkeypatch):
+    for page in ("/views/new/?tag=tea&type=note", f"/views/{view.pk}/edit/", f"/views/{view.pk}/feed/"):
+        text = html_of(reader.get(page))
+        found = text.partition('<aside class="found-now"')[2]
+        count = re.search(r"It finds <a [^>]*>(\d+) memor", found)[1]
+        assert int(count) == found.count('<li><a href="/m/') > 0, page
+        assert "<span>tag tea</span>" in found
+    assert 'value="Type note, tag tea"' in html_of(reader.get("/views/new/?tag=tea&type=note"))
+
+    def late(*args, **kwargs):
+        raise EngineTimeoutError
+
+    monkeypatch.setattr("explorer.saved_views.run", late)
+    assert ">its memories</a> now" in html_of(reader.get("/views/new/?tag=tea&type=note"))
 
 
 def test_list_counts_after_the_page_or_without_scripts_on_request(reader, view):
