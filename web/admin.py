@@ -48,6 +48,18 @@ class CurationAdmin(ModelAdmin):
     list_per_page = 50
     list_max_show_all = 200
 
+    def get_form(
+        self, request: HttpRequest, obj: Model | None = None, change: bool = False, **kwargs: Any
+    ) -> type[ModelForm]:
+        """The form without colons after its labels, as on the other pages."""
+        form = super().get_form(request, obj, change, **kwargs)
+
+        class Plain(form):  # type: ignore[misc, valid-type]  # made for the request
+            def __init__(self, *args: Any, **options: Any) -> None:
+                super().__init__(*args, **{"label_suffix": "", **options})
+
+        return Plain
+
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The list under its own name."""
         title = capfirst(self.opts.verbose_name_plural)
