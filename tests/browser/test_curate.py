@@ -77,7 +77,7 @@ def test_a_category_is_renamed_from_its_page_and_is_there_again_after_an_undo(op
 
 def test_a_name_to_curate_is_completed_and_opened(open_page):
     page = open_page("/curate/")
-    page.get_by_label("Find a").select_option("tag")
+    page.get_by_label("Kind", exact=True).select_option("tag")
     name = page.get_by_role("combobox", name="Name, path, alias or #number")
     name.press_sequentially("w")
     offers = page.get_by_role("listbox").get_by_role("option")
