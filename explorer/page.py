@@ -39,7 +39,7 @@ from explorer.sidebar import (
 from search.facets import FACET, STATES
 from search.histogram_split import SPLIT_KEYS
 from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort
-from search.result import FilterRelaxation, NamedTerm, SearchResult, SearchWarning
+from search.result import NONE_CONTAINS, FilterRelaxation, NamedTerm, SearchResult, SearchWarning
 from search.typed import Understood, as_text
 from search.unified.service import UnifiedResult
 from search.why_not import Check, WhyNot
@@ -321,7 +321,8 @@ def _matched(result: SearchResult, unified: UnifiedResult | None) -> str:
         counted = f"facets count {matching}, all that match: {result.matched_by} · {took}"
         return f"{grouped if unified.grouped else ''}{counted}"
     # If there are none, the sentence in their place says it.
-    return f"{result.matched_by} · {took}" if result.matched_by and result.total else f"in {took}"
+    is_said = not result.matched_by or (not result.total and result.matched_by.startswith(NONE_CONTAINS))
+    return f"in {took}" if is_said else f"{result.matched_by} · {took}"
 
 
 def _retag(query: SearchQuery, result: SearchResult) -> Link | None:

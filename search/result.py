@@ -21,6 +21,8 @@ from web.timing import took_ms
 
 # The most values of a facet in one answer.
 FACET_LIMIT = 1_000
+# How `SearchResult.matched_by` begins if no memory has the words.
+NONE_CONTAINS = "no memory contains"
 
 
 class HitDetail(Enum):

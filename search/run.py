@@ -54,6 +54,7 @@ from search.ranking import Ranked
 from search.relevance import ranked_page
 from search.result import (
     COUNTS,
+    NONE_CONTAINS,
     CorpusCounts,
     FacetListing,
     FacetPage,
@@ -458,7 +459,7 @@ def _contained(words: TextQuery, typed: str, count: int, *, is_one_way: bool) ->
     one = _ONE_PATTERN.fullmatch(typed.strip()) if len(words.positive) == 1 else None
     contained = f"“{one[1] or one[2]}”" if one else words.describe()
     if count == 0 and is_one_way:
-        return f"no memory contains {contained}"
+        return f"{NONE_CONTAINS} {contained}"
     return f"{count:,} {'contains' if count == 1 else 'contain'} {contained}"
 
 

@@ -125,6 +125,19 @@ def test_hidden_memories_are_named_with_a_way_to_them():
     assert context_of().hidden_note is None
 
 
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        pytest.param("no memory contains “zebra” or is close in meaning", "in", id="said by the empty state"),
+        pytest.param("no word to search for; ignored: the", "no word to search for; ignored: the ·", id="a reason"),
+    ],
+)
+def test_zero_results_say_once_that_no_memory_has_the_words(words, shown):
+    query = query_of("q=zebra")
+    found = build_context(query, answer(query, total=0, hits=(), matched_by=words, corpus=CORPUS)).matched
+    assert re.fullmatch(rf"{shown} \d+ ms", found)
+
+
 def test_empty_state_names_the_filters_and_what_each_removal_would_give():
     query = query_of("q=zebra&tag=tea")
     without = (
