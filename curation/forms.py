@@ -212,7 +212,7 @@ def _words(numbers: str) -> list[str]:
 class RelateForm(OperationForm):
     operation_class, legend = Relate, "Relate"
     how = forms.CharField(max_length=100, label="How", help_text="The type of the relationship, such as depends-on.")
-    other = _term_field("Other")
+    other = _term_field("To which other")
     fact = forms.CharField(required=False, max_length=2_000, label="The fact, in a sentence")
     remove = forms.BooleanField(required=False, label="Remove this relation")
 

@@ -59,6 +59,9 @@ class TickedMemory:
     is_ticked: bool
 
 
+_TYPE = "Type"
+
+
 @dataclass(frozen=True, slots=True)
 class TermPage:
     """A term, its properties, and the forms of its operations."""
@@ -82,6 +85,15 @@ class TermPage:
     """The numbers of chosen memories that are not among the newest."""
     removal_url: str
     """The preview that takes a tag from its memories; empty for other kinds."""
+
+    @property
+    def type(self) -> str:
+        """The type of an entity, which is shown with its name."""
+        return dict(self.facts).get(_TYPE, "")
+
+    @property
+    def other_facts(self) -> tuple[tuple[str, str], ...]:
+        return tuple(fact for fact in self.facts if fact[0] != _TYPE)
 
     @property
     def has_split(self) -> bool:
@@ -313,7 +325,7 @@ def _facts(kind: str, ref: TermRef, viewer: Viewer) -> list[tuple[str, str]]:
     if projects is None:
         facts.append(("Not for everybody", "; ".join(_projects_of_texts(row)[:SHOWN_RELATIONS])))
     if isinstance(row, Entity):
-        facts = [("Type", row.entity_type), *facts]
+        facts = [(_TYPE, row.entity_type), *facts]
         facts.append(("Relationships", "; ".join(_relationship_labels(row, viewer))))
     for column in sorted(vocabulary.relations):
         label = column.removesuffix("_ids").capitalize()

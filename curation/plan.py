@@ -245,7 +245,7 @@ def _lines_of(memory: Memory, copy: WorkingCopy, names: Mapping[str, Mapping[Ter
         else:
             before, after, plural = _links_of(memory, kind, steps, names[kind])
         if before != after:
-            yield PlanLine(plural, ", ".join(before), ", ".join(after))
+            yield PlanLine(plural, ", ".join(before), ", ".join(after), names=(tuple(before), tuple(after)))
 
 
 def _links_of(

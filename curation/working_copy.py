@@ -79,6 +79,15 @@ class PlanLine:
     before: str
     after: str = ""
     subject: tuple[str, TermRef] | None = None
+    names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    """The names before and after, of a line about the names of a memory."""
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """Each name with what becomes of it: `del`, `ins`, or nothing for those that stay."""
+        before, after = self.names or ((), ())
+        signs = {**dict.fromkeys(before, "del"), **{name: "" if name in before else "ins" for name in after}}
+        return tuple(signs.items())
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """The pages of sessions: their list, and what one of them did. No database and no request."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
@@ -19,6 +20,8 @@ from text.highlight import plain_text
 from text.titles import plain_title
 
 _EXCERPT = 220
+# An id that no reader looks for.
+_MACHINE_ID = re.compile(r"[0-9a-fA-F-]{16,}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class SessionRow:
     label: str
     url: str
     external_id: str
-    """Its id, if the label is not the id."""
+    """Its id, if it is not the label, and was not made by a machine."""
     begins: str
     """The title of its first memory, if the label is another."""
     agent: Link | None
@@ -151,7 +154,9 @@ def _session_row(row: ListedSession, request: SessionsRequest, zone: tzinfo) -> 
     return SessionRow(
         label=label,
         url=session_url(session.pk),
-        external_id=session.external_id if session.external_id != label else "",
+        external_id=""
+        if session.external_id == label or _MACHINE_ID.fullmatch(session.external_id)
+        else session.external_id,
         begins=plain_title(row.begins) if session.title else "",
         agent=Link(session.agent, sessions_url(request.with_(agent=(session.agent,)))) if session.agent else None,
         project=Link(project.name or project.slug, sessions_url(request.with_(project=(project.slug,)))),

@@ -19,7 +19,7 @@ NODE = re.compile(
 )
 ROW = re.compile(
     r'<th scope="row">.*?<a href="([^"]+)">([^<]*)</a>\s*(?:<a class="curate"[^>]*></a>)?</th>'
-    r"<td[^>]*>([\d,]+)</td><td>([\d,]+)</td>"
+    r"<td[^>]*>([\d,]+)</td><td[^>]*>([\d,]+)</td>"
 )
 
 
