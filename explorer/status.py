@@ -126,6 +126,11 @@ class StatusPage:
     refresh_seconds: int
     """The interval to reload while work is in progress; 0 if none is."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing to wait for, so that a line says it."""
+        return self.meaning_is_ready and self.index_is_ready and not self.refresh_seconds
+
 
 _ROLES = {"serving": "In use", "building": "Replaces it when all memories are embedded"}
 
