@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from django.urls import reverse
 
@@ -10,7 +11,15 @@ from categories.kinds import VOCABULARIES
 from curation.suggestions.pages import groups_url, proposal_text, review_url
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
-from curation.suggestions.queries import GROUPED_KINDS, counts_by_kind, proposals_of, suggestions_matching, with_names
+from curation.suggestions.queries import (
+    GROUPED_KINDS,
+    Named,
+    ShownSuggestion,
+    counts_by_kind,
+    proposals_of,
+    suggestions_matching,
+    with_names,
+)
 from explorer.category_browser import BrowseRequest, browse
 from explorer.links import Link, explore_url, retag_url, values_url
 from search.query import SearchQuery
@@ -29,6 +38,8 @@ _MEMORIES = (
     (Kind.SUPERSEDED, "memory", "memories", "possibly outdated"),
 )
 _KINDS = ("tag", *VOCABULARIES)
+# Pairs of names that are listed, and those of a kind among which they are chosen.
+_ALIKE, _ALIKE_OF_A_KIND = 12, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +53,26 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class AlikeNames:
+    """Two names that a suggestion would merge: the one that ends, and the one that is kept, each with its page and its
+    memories; and the preview of that.
+    """
+
+    kind: str
+    name: Link
+    kept: Link
+    merge_url: str
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     heading: str
     tasks: tuple[Task, ...]
     vocabulary: tuple[Link, ...]
     """The number of names of each kind, linked to the page of all of them."""
     memories: str
+    alike: tuple[AlikeNames, ...]
+    """The names that look most alike, those with most memories first."""
 
     @property
     def names(self) -> str:
@@ -71,7 +96,39 @@ def build_overview(viewer: Viewer) -> Overview:
             if facet.key == kind
         ),
         memories=memories(corpus.total),
+        alike=_alike(viewer, open_counts),
     )
+
+
+def _alike(viewer: Viewer, counts: dict[str, int]) -> tuple[AlikeNames, ...]:
+    queries = [ReviewQuery(kind=kind.value) for kind, *_ in _PAIRS if counts.get(kind.value)]
+    shown = with_names(
+        [row for query in queries for row in suggestions_matching(viewer, query)[:_ALIKE_OF_A_KIND]], viewer
+    )
+    shown.sort(key=lambda one: -(one.counts or (0, 0))[0])
+    return tuple(
+        AlikeNames(
+            one.subject.kind,
+            _counted(one.subject, (one.counts or (0, 0))[0]),
+            _counted(one.target, (one.counts or (0, 0))[1]),
+            _merge_url(one),
+        )
+        for one in shown[:_ALIKE]
+    )
+
+
+def _counted(end: Named, count: int) -> Link:
+    return Link(end.name, reverse("curation:term", args=[end.kind, _ref(end)]), end.type, number(count))
+
+
+def _ref(end: Named) -> str:
+    return end.name if end.kind == "tag" else str(end.id)
+
+
+def _merge_url(one: ShownSuggestion) -> str:
+    ends, kept = (_ref(end) if end.kind == "tag" else f"#{_ref(end)}" for end in (one.subject, one.target))
+    asked = {"term": ends, "target": kept, "do": "preview", "next": reverse("curation:log")}
+    return f"{reverse('curation:merge', args=[one.subject.kind])}?{urlencode(asked)}"
 
 
 def _plural(kind: str) -> str:

@@ -312,6 +312,17 @@ def test_of_pairs_that_contradict_each_other_the_surest_has_a_tick(owner):
     assert 'title="Memories of each">1 → 1</span>' in page
 
 
+def test_curate_lists_names_that_look_alike_with_the_preview_of_their_merge(owner):
+    page = html(owner.get("/curate/")).partition('<table class="alike">')[2]
+    rows = re.findall(r'<th scope="row"><a href="([^"]+)">([^<]+)</a></th><td class="kind">([^<]+)</td>', page)
+    assert {kind for _, _, kind in rows} == {"tag", "entity", "concept"}
+    assert all(owner.get(url).status_code == 200 for url, _, _ in rows)
+    for (_, name, _), url in zip(rows, re.findall(r'href="(/curate/merge/[^"]+)"', page), strict=True):
+        preview = html(owner.get(url.replace("&amp;", "&")))
+        assert "nothing has changed yet" in preview
+        assert name in preview
+
+
 def test_proposals_count_what_the_curator_may_see_alone(curator, owner):
     shown = html(curator.get("/review/proposals/?kind=category"))
     targets = Suggestion.objects.filter(kind="category", project__slug="garden").values_list("target_id", flat=True)
