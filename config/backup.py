@@ -139,6 +139,10 @@ def backup_create(path: Path, stop: Stop = lambda: False) -> Manifest:
             f"The backup cannot be written to {path.parent}: {error.strerror or error}. Nothing is left of it; "
             "make room, or choose another folder."
         ) from error
+    except psycopg.Error as error:
+        raise BackupError(
+            f"The database stopped answering: {error} Nothing is left of the backup; try again."
+        ) from error
     finally:
         draft.unlink(missing_ok=True)
     return manifest

@@ -84,9 +84,13 @@ def _make(folder: Path, stop: Stop) -> tuple[Path, Manifest]:
     except (BackupError, DatabaseError) as error:
         _note_failure(error)
         raise
-    settings.BACKUP_FAILURE.unlink(missing_ok=True)
-    for old in backups_in(folder)[: -settings.BACKUP_KEEP]:
-        old.unlink()
+    with contextlib.suppress(OSError):
+        settings.BACKUP_FAILURE.unlink(missing_ok=True)
+    try:
+        for old in backups_in(folder)[: -settings.BACKUP_KEEP]:
+            old.unlink()
+    except OSError as error:
+        _note_failure(BackupError(f"The backup is complete, but an old one cannot be removed: {error}"))
     return path, manifest
 
 
@@ -101,7 +105,7 @@ def _folder_locked() -> Iterator[Path | None]:
     folder = Path(settings.BACKUP_FOLDER)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("ab")
+        lock = (folder / settings.BACKUP_LOCK).open("ab")
     except OSError as error:
         failure = BackupError(f"Backups cannot be written to {folder}: {error.strerror}. Set BACKUP_FOLDER.")
         _note_failure(failure)

@@ -164,6 +164,7 @@ INSTALLED_APPS = [
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django.contrib.postgres",
+    "django.contrib.humanize",  # the count of a list in the admin
     "ninja",  # for the files of its API page, which it would otherwise fetch from another host
     "django_htmx",
     "template_partials",
@@ -360,6 +361,8 @@ SEARCH_FACET_TIMEOUT_MS = env_int("SEARCH_FACET_TIMEOUT_MS", 5_000, low=50, high
 BACKUP_FOLDER = Path(os.environ.get("BACKUP_FOLDER") or HOME / "backups").expanduser().resolve()
 # Why the last backup failed, for the status page.
 BACKUP_FAILURE = HOME / "backup-failed"
+# In the folder of backups; whoever makes one holds it.
+BACKUP_LOCK = ".lock"
 BACKUP_EVERY_HOURS = env_int("BACKUP_EVERY_HOURS", 0, low=0, high=8760)
 BACKUP_KEEP = env_int("BACKUP_KEEP", 7, low=1, high=10_000)
 

@@ -1,5 +1,7 @@
 """Measured for the status page: what comes in, how fast answers are, and how much room the server has."""
 
+import contextlib
+import fcntl
 import math
 import shutil
 from collections.abc import Iterable, Sequence
@@ -59,7 +61,7 @@ class MeasureGroup:
 def measure_groups(viewer: Viewer, state: SiteStatus) -> tuple[MeasureGroup, ...]:
     """All measures; viewers of some projects see those of their memories, since the others are about the whole site."""
     groups = [
-        MeasureGroup("Memories", _memories(viewer)),
+        MeasureGroup("Memories", _memories(viewer, state.memories)),
         MeasureGroup("Search", _search(state)),
     ]
     if viewer.project_ids is None:
@@ -72,8 +74,8 @@ def to_watch(groups: Iterable[MeasureGroup]) -> tuple[Measure, ...]:
     return tuple(one for group in groups for one in group.measures if one.state == "Watch")
 
 
-def _memories(viewer: Viewer) -> tuple[Measure, ...]:
-    """All memories, those that came or changed lately, and those without a category."""
+def _memories(viewer: Viewer, stored: int) -> tuple[Measure, ...]:
+    """The memories that hold, those that came or changed lately, those without a category, and all that are stored."""
     slices: tuple[dict[str, str], ...] = ({}, {"updated_since": "24h"}, {"updated_since": "7d"}, {"no": "category"})
     queries = [SearchQuery.from_mapping(one) for one in slices]
     total, today, week, without = (one.total for one in totals(queries, viewer))
@@ -84,10 +86,12 @@ def _memories(viewer: Viewer) -> tuple[Measure, ...]:
         ("In seven days", week, f"{memories(week)} stored or changed in the last seven days."),
         ("Without a category", without, f"{share:.1f} % of the memories have no category; suggestions propose some."),
     )
-    return tuple(
-        Measure(name, "OK", number(count), words, explore_url(query), key="" if asked else "memories")
-        for (name, count, words), query, asked in zip(shown, queries, slices, strict=True)
+    counted = (
+        Measure(name, "OK", number(count), words, explore_url(query))
+        for (name, count, words), query in zip(shown, queries, strict=True)
     )
+    words = "With those that are archived, superseded or deleted."
+    return (*counted, Measure("Stored in all", "OK", number(stored), words, key="memories"))
 
 
 def _search(state: SiteStatus) -> tuple[Measure, ...]:
@@ -169,15 +173,30 @@ def _server() -> tuple[Measure, ...]:
     )
 
 
+def backup_is_running() -> bool:
+    """Whether a process of this machine makes a backup in the folder of the settings."""
+    try:
+        with (Path(settings.BACKUP_FOLDER) / settings.BACKUP_LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # there is no folder yet, or none that can be read
+        return False
+    return False
+
+
 def _last_backup(now: datetime) -> Measure:
     """The age of the newest file in the folder of backups, and why there is none since."""
     hours, folder = settings.BACKUP_EVERY_HOURS, Path(settings.BACKUP_FOLDER)
+    if backup_is_running():
+        return Measure("Last backup", "OK", "now", "One is being made. Load this page again for its end.")
+    made, reason = [], ""
     try:
         made = [path.stat().st_mtime for path in folder.glob("*.backup")]
-        failure = settings.BACKUP_FAILURE
-        reason = f" The last one failed: {failure.read_text()}" if failure.exists() else ""
     except OSError as error:
-        made, reason = [], f" The folder of backups cannot be read: {error.strerror}."
+        reason = f" The folder of backups cannot be read: {error.strerror}."
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        reason = reason or f" The last one failed: {settings.BACKUP_FAILURE.read_text()}"
     back_up = Link("Back up now", path_of("explorer:back_up"))
     scheduled = f"One is due every {plural(hours, 'hour')}." if hours else "None are scheduled."
     remedy = "Make one now, and see why none was made."

@@ -116,6 +116,8 @@ class StatusPage:
     models: tuple[ModelRow, ...]
     meaning: str
     meaning_is_ready: bool
+    """Whether nearly all memories are found by meaning: vectors of new ones take a moment."""
+    meaning_is_complete: bool
     index: str
     index_is_ready: bool
     queries: str
@@ -129,9 +131,11 @@ class StatusPage:
     @property
     def is_settled(self) -> bool:
         """Whether there is nothing to wait for, so that a line says it."""
-        return self.meaning_is_ready and self.index_is_ready and not self.refresh_seconds
+        return self.meaning_is_complete and self.index_is_ready and not self.refresh_seconds
 
 
+# One of so many memories may wait for its vector while everything works.
+_PENDING_SHARE = 100
 _ROLES = {"serving": "In use", "building": "Replaces it when all memories are embedded"}
 
 
@@ -148,7 +152,8 @@ def build_status(status: SiteStatus) -> StatusPage:
             for one in status.models
         ),
         meaning=_meaning_text(status),
-        meaning_is_ready=not status.not_ready and not status.pending,
+        meaning_is_ready=not status.not_ready and status.pending * _PENDING_SHARE <= status.memories,
+        meaning_is_complete=not status.not_ready and not status.pending,
         index=_index_text(status.index),
         index_is_ready=status.index.state in ("ready", "off"),
         queries=_queries_text(status.queries),

@@ -38,7 +38,7 @@ from explorer.http import (
 from explorer.links import explore_url
 from explorer.map_view import map_of
 from explorer.matrix_page import MatrixPageRequest, build_matrix
-from explorer.measures import measure_groups, to_watch
+from explorer.measures import backup_is_running, measure_groups, to_watch
 from explorer.memory_edit import REPLACED_BY, REPLACES, TERMS, EditForm
 from explorer.memory_page import build_memory, build_similar
 from explorer.page import (
@@ -404,8 +404,12 @@ def back_up(request: HttpRequest) -> HttpResponse:
     """Start a backup in the background. Small sites have it when the page is there again."""
     if not may_write_everything(page_viewer(request)):
         raise PermissionDenied("Only who may write to all projects makes backups.")
-    start_once(["backup"])
-    messages.info(request, "A backup is being made. When it is complete, its time is below; if it fails, the reason.")
+    if not backup_is_running():
+        start_once(["backup"])
+    messages.info(
+        request,
+        "A backup is being made. Load this page again for its end: its time is below then, or the reason if it fails.",
+    )
     return HttpResponseRedirect(reverse("explorer:status"))
 
 

@@ -15,13 +15,13 @@ from django.core.files.storage import FileSystemStorage, Storage
 # are relative.
 BUNDLES = {
     # Not the one for printing, which has to come after those of a page.
-    "css/every_page.css": ("css/tokens.css", "css/site.css"),
+    "css/every_page.css": ("css/tokens.css", "css/header.css", "css/site.css"),
     "css/explore_page.css": (
         "css/explore.css",
         "css/memory.css",
         "css/panel.css",
         "css/sheet.css",
-        "css/views.css",
+        "css/view_bar.css",
         "css/ask.css",
     ),
     "js/every_page.js": ("vendor/idiomorph-0.8.0/idiomorph-ext.min.js", "js/swap.js", "js/keys.js"),

@@ -1,8 +1,9 @@
 """The contexts of the pages of the review queue. No database and no request."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import tzinfo
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,7 +12,7 @@ from django.urls import reverse
 from curation.suggestions.compared import MemorySummary, ShownSide, ShownText, memory_summary, side_of, texts_of
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery, kind_labels
-from curation.suggestions.proposals import Kind
+from curation.suggestions.proposals import NAME_KINDS, Kind
 from curation.suggestions.queries import (
     GROUPED_KINDS,
     PAGE,
@@ -28,7 +29,6 @@ from text.titles import plain_title
 from web.command_line import command
 
 State = Suggestion.State
-_PAIRS = (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE)
 # The two names of a pair, before and after a decision.
 _ROLES = {
     State.OPEN: ("will be merged away", "will be kept"),
@@ -72,6 +72,8 @@ class QueueRow:
     current: bool
     counts: str
     """The memories of both names."""
+    instead: str = ""
+    """The surer suggestion about the same name, which is accepted rather than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +318,7 @@ def proposal_text(one: ShownSuggestion) -> str:
         return _numbered(one.target)
     if one.target.kind == "category":
         return " / ".join(one.target.names) or one.target.name
-    if one.row.kind in _PAIRS:
+    if one.row.kind in NAME_KINDS:
         return f"{one.subject.name} → {one.target.name}"
     return one.target.name
 
@@ -369,7 +371,7 @@ def _done(one: ShownSuggestion) -> LastDecision | None:
     message = f"{one.row.get_state_display()}: {proposal_text(one)}."
     if one.row.state == State.REJECTED:
         # Neither name goes into the other.
-        if one.row.kind in _PAIRS:
+        if one.row.kind in NAME_KINDS:
             message = f"“{one.subject.name}” and “{one.target.name}” are kept apart."
         message += " It is not proposed again."
     return LastDecision(message, reverse("suggestions:undo", args=[one.row.pk]))
@@ -418,7 +420,7 @@ def _detail(
 def _verbs(one: ShownSuggestion) -> tuple[str, str]:
     """The labels of accepting and of swapping, which may be empty."""
     kind = Kind(one.row.kind)
-    if kind in _PAIRS:
+    if kind in NAME_KINDS:
         return f"Keep “{_short(one.target)}”", f"Keep “{_short(one.subject)}”"
     if kind is Kind.MEMORY_DUPLICATE:
         return f"Keep #{one.target.id}", f"Keep #{one.subject.id}"
@@ -447,18 +449,6 @@ def _supporting_label(one: ShownSuggestion, evidence: Evidence) -> str:
     return f"{memories(evidence.supporting_count)} of the project with it"
 
 
-def _contradicted(listed: Iterable[ShownSuggestion]) -> dict[int, str]:
-    """The pairs whose name ends in a surer pair too, with that pair: a name can become one other only."""
-    surest: dict[tuple[str, int | None, str], ShownSuggestion] = {}
-    found: dict[int, str] = {}
-    for one in sorted(listed, key=lambda one: (-one.row.confidence, one.row.pk)):
-        if one.row.kind in _PAIRS:
-            first = surest.setdefault((one.subject.kind, one.subject.id, one.subject.name), one)
-            if first.row.pk != one.row.pk:
-                found[one.row.pk] = proposal_text(first)
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class ManyContext:
     """The preview of accepting or rejecting many suggestions."""
@@ -475,8 +465,6 @@ class ManyContext:
     """The numbers of those that are listed."""
     left_out: frozenset[int]
     """The numbers of those without a tick."""
-    surer: dict[int, str]
-    """The suggestions that a surer one contradicts, with what that one says."""
     some: str
     """How many of how many are listed, unless all are."""
     all_url: str
@@ -489,6 +477,14 @@ class ManyContext:
     notices: tuple[str, ...]
 
 
+def _row_of_many(one: ShownSuggestion, query: ReviewQuery, surer: ShownSuggestion | None) -> QueueRow:
+    row = queue_row(one, query)
+    if surer is None:
+        return row
+    is_tie = surer.row.confidence <= one.row.confidence
+    return replace(row, instead=f"or {proposal_text(surer)}, which is {'as sure' if is_tie else 'surer'}")
+
+
 def build_many(
     query: ReviewQuery,
     count: int,
@@ -496,13 +492,13 @@ def build_many(
     doubtful: Sequence[ShownSuggestion],
     surest: Sequence[ShownSuggestion],
     notices: Sequence[str] = (),
-    left_out: Collection[int] | None = None,
+    left_out: Collection[int] = (),
+    instead: Mapping[int, ShownSuggestion] = MappingProxyType({}),
 ) -> ManyContext:
     """The preview: the least confident suggestions first, since they are those to look at, and some of the others.
 
-    `left_out` has no tick; if None, what a surer one contradicts.
+    `left_out` has no tick; `instead` has those that contradict others, with the surest of these.
     """
-    surer = _contradicted((*doubtful, *surest))
     listed = [one.row.pk for one in (*doubtful, *surest)]
     others = count - len(listed)
     more = f", and {number(others)} more" if others else ""
@@ -512,11 +508,10 @@ def build_many(
         count=count,
         shown=memories(count) if query.proposal else plural(count, "suggestion"),
         min_confidence=f"{query.confidence:.0%}",
-        doubtful=tuple(queue_row(one, query) for one in doubtful),
-        surest=tuple(queue_row(one, query) for one in surest),
+        doubtful=tuple(_row_of_many(one, query, instead.get(one.row.pk)) for one in doubtful),
+        surest=tuple(_row_of_many(one, query, instead.get(one.row.pk)) for one in surest),
         listed=" ".join(map(str, listed)),
-        left_out=frozenset(surer if left_out is None else left_out),
-        surer=surer,
+        left_out=frozenset(left_out),
         some=f"{number(len(listed))} of {number(count)} are listed." if others else "",
         all_url=f"{many_url(query)}&list=all",
         accept_label=f"Accept those ticked{more}",

@@ -4,9 +4,11 @@ A suggestion about memories is visible to viewers of their project; a suggestion
 with both.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import chain
 from typing import cast
 
 from django.db.models import Case, Count, Max, Min, Q, QuerySet, TextField, When
@@ -221,19 +223,12 @@ def _counted(rows: Iterable[Suggestion], viewer: Viewer) -> dict[int, tuple[int,
     """The numbers of memories of both names of open suggestions about two. Only those that the viewer sees, in any
     state, as a merge moves them.
     """
-    pairs: dict[int, tuple[str, TermRef, TermRef]] = {}
-    for row in rows:
-        if row.state != Suggestion.State.OPEN:
-            continue
-        if row.kind == Kind.TAG_DUPLICATE:
-            pairs[row.pk] = ("tag", str(row.proposal.get("from", "")), str(row.proposal.get("into", "")))
-        elif row.kind in NAME_KINDS:
-            pairs[row.pk] = (_FACETS[Kind(row.kind)], row.subject_id or 0, row.target_id or 0)
+    pairs = {row.pk: ends for row in rows if row.state == Suggestion.State.OPEN and (ends := _ends(row))}
     refs: dict[str, set[TermRef]] = {}
-    for kind, *both in pairs.values():
-        refs.setdefault(kind, set()).update(both)
-    counts = {kind: counts_of(kind, some, viewer) for kind, some in refs.items()}
-    return {pk: (counts[kind][one], counts[kind][other]) for pk, (kind, one, other) in pairs.items()}
+    for kind, ref in chain.from_iterable(pairs.values()):
+        refs.setdefault(kind, set()).add(ref)
+    counts = {(kind, ref): n for kind, some in refs.items() for ref, n in counts_of(kind, some, viewer).items()}
+    return {pk: (counts[one], counts[other]) for pk, (one, other) in pairs.items()}
 
 
 def turned_round(
@@ -245,6 +240,34 @@ def turned_round(
     counts = _counted(rows, viewer) if counted is None else counted
     turned = {pk for pk, (subject, target) in counts.items() if subject > target}
     return turned | {row.pk for row in rows if row.pk not in counts and (row.applied or {}).get("turned")}
+
+
+def contradicted(rows: Collection[Suggestion], viewer: Viewer) -> dict[int, Suggestion]:
+    """Of the suggestions to merge one name into several others the less sure ones, each with the surest: a name can
+    become one other only.
+    """
+    ends = {row.pk: _ends(row) for row in rows}
+    known = Counter(end for both in ends.values() for end in both)
+    # Which of both ends stays is counted only where it matters.
+    doubled = [row for row in rows if any(known[end] > 1 for end in ends[row.pk])]
+    turned = turned_round(doubled, viewer)
+    surest: dict[tuple[str, TermRef], Suggestion] = {}
+    found: dict[int, Suggestion] = {}
+    for row in sorted(doubled, key=lambda row: (-row.confidence, row.pk)):
+        first = surest.setdefault(ends[row.pk][row.pk in turned], row)
+        if first is not row:
+            found[row.pk] = first
+    return found
+
+
+def _ends(row: Suggestion) -> tuple[tuple[str, TermRef], tuple[str, TermRef]] | tuple[()]:
+    """Both names of a suggestion about two, the one that ends first unless it is turned round."""
+    if row.kind == Kind.TAG_DUPLICATE:
+        return ("tag", str(row.proposal.get("from", ""))), ("tag", str(row.proposal.get("into", "")))
+    if row.kind in NAME_KINDS:
+        kind = _FACETS[Kind(row.kind)]
+        return (kind, row.subject_id or 0), (kind, row.target_id or 0)
+    return ()
 
 
 def with_names(rows: Iterable[Suggestion], viewer: Viewer) -> list[ShownSuggestion]:

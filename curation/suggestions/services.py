@@ -21,7 +21,7 @@ from curation.services import CurationBusyError, CurationForbiddenError, curatio
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import NAME_KINDS, STATES, Kind
-from curation.suggestions.queries import suggestions_matching, turned_round, visible_suggestions
+from curation.suggestions.queries import contradicted, suggestions_matching, turned_round, visible_suggestions
 from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
 from memories.models import Memory, Project
@@ -129,6 +129,9 @@ def _apply_merge(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool) -
         if now.get(source, source) == now.get(target, target):
             # Other merges made them one already.
             return {"turned": swap}
+        if source in now:
+            # It would end the tag that has the name, of which the suggestion says nothing.
+            raise SuggestionRefusedError(f"“{source}” is another name of “{now[source]}” now.")
     try:
         # The other suggestions about these names stay: accepted after this one, they merge what it has left.
         merge = Merge(kind=kind, source=source, target=target)
@@ -292,10 +295,15 @@ def suggestions_decide(
         raise CountChangedError(shown, len(ids))
     ids = [pk for pk in ids if pk not in without]
     refused: dict[str, None] = {}
+    rows = Suggestion.objects.in_bulk(ids)
     # The directions that the page shows, which accepting the first of them may change for the others.
-    turned = turned_round(Suggestion.objects.filter(pk__in=ids), viewer)
+    turned = turned_round(rows.values(), viewer)
+    surer = {} if reject else contradicted(rows.values(), viewer)
     decided, since = 0, timezone.now()
     for pk in ids:
+        if pk in surer:
+            refused[f"{_pair(rows[pk])} contradicts {_pair(surer[pk])}, which is surer."] = None
+            continue
         try:
             if reject:
                 suggestion_reject(suggestion_id=pk, viewer=viewer)
@@ -306,6 +314,10 @@ def suggestions_decide(
         else:
             decided += 1
     return BulkDecision(decided, tuple(refused), since, timezone.now(), "rejected" if reject else "accepted")
+
+
+def _pair(row: Suggestion) -> str:
+    return f"“{row.proposal['from']}” and “{row.proposal['into']}”"
 
 
 def suggestions_undo(*, query: ReviewQuery, since: datetime, until: datetime, viewer: Viewer) -> BulkDecision:

@@ -27,6 +27,7 @@ from curation.suggestions.params import ReviewQuery
 from curation.suggestions.queries import (
     GROUPED_KINDS,
     PAGE,
+    contradicted,
     evidence_of,
     projects_of,
     proposals_of,
@@ -143,8 +144,12 @@ def accept_many(request: HttpRequest) -> HttpResponse:
     listed = MAX_AT_ONCE if lists_all or count <= _LISTED else _SAMPLE
     doubtful = with_names(rows.order_by("confidence", "-id")[:listed], viewer)
     surest = with_names(rows[: min(_SAMPLE_OF_SUREST, max(0, count - listed))], viewer)
-    chosen = left_out if request.method == "POST" else None
-    page = build_many(query, count, rest, doubtful, surest, notices, chosen)
+    surer = contradicted(list(rows[:count]), viewer)
+    # What is listed for the first time has no tick if it contradicts a surer one.
+    left_out |= surer.keys() - _numbers(request, "listed")
+    firsts = {one.row.pk: one for one in with_names({one.pk: one for one in surer.values()}.values(), viewer)}
+    instead = {pk: firsts[first.pk] for pk, first in surer.items()}
+    page = build_many(query, count, rest, doubtful, surest, notices, left_out, instead)
     context = {"many": page, "may_look": may_write_everything(viewer)}
     return private(render(request, "review/accept_many.html", context))
 

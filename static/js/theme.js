@@ -10,6 +10,10 @@
     document.cookie = `${name}=${value}; path=/; max-age=${age}; samesite=lax`;
   };
 
+  // The pages of the admin are rendered without it.
+  const theme = read("theme");
+  if (theme === "light" || theme === "dark") root.dataset.theme = theme;
+
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (zone && read("timezone") !== zone) {
     keep("timezone", zone);

@@ -9,6 +9,7 @@ import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
@@ -18,7 +19,7 @@ from django.utils import timezone
 from access.viewer import command_viewer
 from config import backup, backup_schedule
 from config.backup import BackupError, Manifest, TableState, backup_create, backup_restore, backup_verify, compare
-from explorer.measures import _last_backup
+from explorer.measures import _last_backup, backup_is_running
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -220,7 +221,10 @@ def test_backup_is_made_when_the_last_one_is_old_enough_and_the_oldest_are_remov
 
 
 def test_two_servers_of_a_folder_do_not_make_the_same_backup(folder):
+    assert not backup_is_running()
     with backup_schedule._folder_locked():
+        assert backup_is_running()
+        assert _last_backup(datetime.now(UTC)).now == "now"
         assert backup_schedule.backup_if_due() is None
         with pytest.raises(BackupError, match="Another process is making a backup"):
             backup_schedule.backup_now()
@@ -245,6 +249,17 @@ def test_schedule_runs_with_the_server_and_reports_a_failure(folder, monkeypatch
     monkeypatch.setattr(backup_schedule, "backup_create", lambda path, stop: path.touch() or MANIFEST)
     backup_schedule.backup_now()
     assert (_last_backup(datetime.now(UTC)).state, names(folder)[1:]) == ("OK", [])
+
+
+@pytest.mark.django_db
+def test_a_database_that_goes_away_during_a_backup_is_told_as_such(tmp_path, monkeypatch):
+    def gone(*_):
+        raise psycopg.OperationalError("the connection is lost")
+
+    monkeypatch.setattr(backup, "_inventory", gone)
+    with pytest.raises(BackupError, match="The database stopped answering: the connection is lost"):
+        backup_create(tmp_path / "tea.backup")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_named_on_the_status_page(folder, settings, tmp_path):

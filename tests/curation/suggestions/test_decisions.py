@@ -396,3 +396,40 @@ def test_what_is_refused_among_many_stays_open_and_is_told(garden):
     done = suggestions_decide(query=ReviewQuery(kind="category"), shown=count, viewer=EVERYTHING)
     assert done.decided == count - 1
     assert done.message.endswith("Not accepted: The category no longer exists.")
+
+
+def tag_pair(source, target, confidence):
+    return Suggestion.objects.create(
+        kind=Kind.TAG_DUPLICATE,
+        fingerprint=f"{source}-{target}",
+        proposal={"from": source, "into": target},
+        confidence=confidence,
+    )
+
+
+def test_of_pairs_that_contradict_each_other_many_accept_only_the_surest(db):
+    for tag, count in (("hil", 1), ("hill", 3), ("hall", 4)):
+        for number in range(count):
+            remember("hills", f"{tag} {number}", f"A walk to the {tag}, number {number}.", tags=[tag])
+    sure, unsure = tag_pair("hil", "hill", 0.9), tag_pair("hil", "hall", 0.8)
+    done = suggestions_decide(query=ReviewQuery(kind="tag_duplicate"), shown=2, viewer=EVERYTHING)
+    assert done.message == ("1 accepted. Not accepted: “hil” and “hall” contradicts “hil” and “hill”, which is surer.")
+    assert [Suggestion.objects.get(pk=one.pk).state for one in (sure, unsure)] == ["accepted", "open"]
+    # Nor would it merge by itself the tag that now has the name.
+    with pytest.raises(SuggestionRefusedError, match="“hil” is another name of “hill” now"):
+        accepted(unsure)
+    assert Memory.objects.filter(tags__contains=["hill"]).count() == 4
+    assert Memory.objects.filter(tags__contains=["hall"]).count() == 4
+    suggestion_reject(suggestion_id=unsure.pk, viewer=EVERYTHING)
+
+
+def test_what_loses_its_tick_lets_the_other_of_the_pair_be_accepted(db):
+    for tag, count in (("hil", 1), ("hill", 3), ("hall", 4)):
+        for number in range(count):
+            remember("hills", f"{tag} {number}", f"A walk to the {tag}, number {number}.", tags=[tag])
+    sure = tag_pair("hil", "hill", 0.9)
+    tag_pair("hil", "hall", 0.8)
+    query = ReviewQuery(kind="tag_duplicate")
+    done = suggestions_decide(query=query, shown=2, viewer=EVERYTHING, without=[sure.pk])
+    assert (done.decided, done.refused) == (1, ())
+    assert Memory.objects.filter(tags__contains=["hall"]).count() == 5

