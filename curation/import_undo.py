@@ -27,6 +27,7 @@ from memories.storage import (
     corpus_bump,
     memories_audit,
     outbox_stamp,
+    sessions_date,
     snapshot_restored,
     snapshots_read,
     snapshots_update,
@@ -172,6 +173,7 @@ def _memories_remove(memory_ids: Sequence[int]) -> None:
     MemoryLink.objects.filter(target_memory_id__in=memory_ids).exclude(memory_id__in=memory_ids).update(
         target_memory=None
     )
+    sessions = list(Memory.objects.filter(pk__in=memory_ids).order_by().values_list("session_id", flat=True).distinct())
     Memory.objects.filter(superseded_by_id__in=memory_ids).exclude(pk__in=memory_ids).update(superseded_by=None)
     with connection.cursor() as cursor:
         # Relationships of others keep their remaining evidence.
@@ -184,6 +186,7 @@ def _memories_remove(memory_ids: Sequence[int]) -> None:
         for table in (*(vocabulary.link_table for vocabulary in VOCABULARIES.values()), MemoryLink._meta.db_table):
             cursor.execute(f"DELETE FROM {table} WHERE memory_id = ANY(%s)", [list(memory_ids)])
         cursor.execute("DELETE FROM memories_memory WHERE id = ANY(%s)", [list(memory_ids)])
+    sessions_date(sessions)
 
 
 _RESTORED: dict[str, type[models.Model]] = {

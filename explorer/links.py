@@ -1,6 +1,6 @@
 """URLs of pages. Queries in them are in canonical form."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -85,6 +85,12 @@ def text_url(query: SearchQuery) -> str:
 def retag_url(query: SearchQuery) -> str:
     """The page to retag all memories that match a query."""
     return _with_query(path_of("curation:retag"), query.with_(sort=None, page_size=25).querystring())
+
+
+def duplicates_url(memory_ids: Iterable[int]) -> str:
+    """The page that merges duplicates."""
+    chosen = urlencode([("take", "chosen"), ("do", "merge"), *(("memory", memory_id) for memory_id in memory_ids)])
+    return _with_query(path_of("curation:retag"), chosen)
 
 
 def curate_url(kind: str, value: str) -> str:

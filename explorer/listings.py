@@ -10,11 +10,12 @@ from pydantic import Field
 
 from access.models import ApiKey
 from access.viewer import Viewer
-from memories.models import NEWEST_SESSIONS, Project, Session
+from memories.models import NEWEST_SESSIONS, Memory, Project, Session
 from memories.queries import visible_to
 from search.baseline_counts import corpus_counts
 from search.engines import with_engine
 from search.facets import DEFAULT_STATES
+from search.word_condition import has_words
 from text.formatting import legible
 from web.errors import close_to
 from web.params import MAX_PAGE, Params, QueryError, Text, Values
@@ -48,7 +49,11 @@ class SessionsRequest(PageRequest):
 
     project: Values = Field((), description="Slug of a project. Repeat for any of several.")
     agent: Values = Field((), description="Name of an agent. Repeat for any of several.")
-    search: Text = Field("", max_length=200, description="A part of the session's id or title.")
+    search: Text = Field(
+        "",
+        max_length=200,
+        description="A part of the session's id or title, or words of a memory that was stored in it.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,10 @@ class ListedProject:
 
 @dataclass(frozen=True, slots=True)
 class ListedSession:
-    """A session, with the number, the dates and the first title of its memories in the default states."""
+    """A session, with the number and the dates of its memories in the default states.
+
+    `begins` is the title of its first memory.
+    """
 
     session: Session
     memories: int
@@ -132,7 +140,7 @@ def list_sessions(request: SessionsRequest, viewer: Viewer) -> Listed[ListedSess
         if request.agent:
             sessions = sessions.filter(agent__in=request.agent)
         if request.search:
-            sessions = sessions.filter(Q(external_id__icontains=request.search) | Q(title__icontains=request.search))
+            sessions = sessions.filter(_session_has(request.search, viewer))
         page = list(sessions[request.slice])
         memories = visible_to(viewer).filter(session_id__in=[one.pk for one in page], state__in=DEFAULT_STATES)
         numbers = {
@@ -141,10 +149,24 @@ def list_sessions(request: SessionsRequest, viewer: Viewer) -> Listed[ListedSess
             .values_list("session_id")
             .annotate(Count("pk"), Min("created_at"), Max("created_at"))
         }
-        firsts = memories.order_by("session_id", "created_at", "pk").distinct("session_id")
-        titles = dict(firsts.values_list("session_id", "title"))
+        titles = first_titles(page, viewer)
         rows = tuple(ListedSession(one, *numbers.get(one.pk, (0, None, None)), titles.get(one.pk, "")) for one in page)
         return Listed(rows, sessions.count(), watch.timings)
+
+
+def first_titles(sessions: Iterable[Session], viewer: Viewer) -> dict[int, str]:
+    """The title of the first memory of each session, by which one without a title is known. Uses memory_session_idx."""
+    stored = visible_to(viewer).filter(session_id__in=[one.pk for one in sessions]).exclude(state=Memory.State.DELETED)
+    firsts = stored.order_by("session_id", "created_at", "pk").distinct("session_id")
+    return dict(firsts.values_list("session_id", "title"))
+
+
+def _session_has(text: str, viewer: Viewer) -> Q:
+    """A condition for sessions with a text in their id or title, or with a memory that has its words."""
+    named = Q(external_id__icontains=text) | Q(title__icontains=text)
+    if not (words := has_words(text)):
+        return named
+    return named | Q(pk__in=visible_to(viewer).filter(words, session__isnull=False).order_by().values("session_id"))
 
 
 def visible_project_ids(slugs: Iterable[str], viewer: Viewer) -> list[int]:

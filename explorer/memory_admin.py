@@ -13,7 +13,7 @@ from django.contrib import admin, messages
 from django.contrib.admin.helpers import ActionForm
 from django.contrib.admin.views.main import ChangeList
 from django.db import transaction
-from django.db.models import BooleanField, F, Func, Q, QuerySet, Value
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Left
 from django.http import HttpRequest
 from django.urls import reverse
@@ -40,8 +40,7 @@ from memories.services import (
     memory_supersede,
     memory_update,
 )
-from search.engines.sql import tsquery
-from text.query_syntax import parse_text
+from search.word_condition import has_words
 from web.admin import Lines, Prose, panel
 from web.validation import reasons
 
@@ -215,14 +214,6 @@ class MemoryList(ChangeList):
         self.result_list = rows
 
 
-class TermsMatch(Func):
-    """Whether terms match a tsquery. Uses memory_terms_gin."""
-
-    template = "(%(expressions)s::tsquery)"
-    arg_joiner = " @@ "
-    output_field = BooleanField()
-
-
 class NamedValues(admin.AllValuesFieldListFilter):
     """The values of a text, with a word for the empty one, whose link would have no text."""
 
@@ -271,7 +262,7 @@ class MemoryAdmin(ServiceAdmin):
         number = text.removeprefix("#")
         if number.isascii() and number.isdecimal() and len(number) < 19:
             return queryset.filter(Q(pk=int(number)) | Q(external_id=number)), False
-        return (queryset.filter(_has_words(text)) if text else queryset), False
+        return (queryset.filter(Q(title__icontains=text) | has_words(text)) if text else queryset), False
 
     @admin.display(description="#", ordering="pk")
     def shown_id(self, memory: Memory) -> str:
@@ -403,17 +394,6 @@ def _reason(request: HttpRequest, default: str) -> str:
 
 def _may_write(request: HttpRequest, memory: Any) -> bool:
     return not isinstance(memory, Memory) or admin_viewer(request).may_write(memory.project_id)
-
-
-def _has_words(text: str) -> Q:
-    """A condition for memories with all words of a text, in the language of any project."""
-    found = Q(title__icontains=text)
-    for language in Project.objects.order_by().values_list("language", flat=True).distinct():
-        patterns = parse_text(text, language).positive
-        if patterns:
-            terms = Value(" & ".join(f"({tsquery(pattern)})" for pattern in patterns))
-            found |= Q(TermsMatch(F("terms"), terms))
-    return found
 
 
 def _linked(memory_id: int | None, name: str = "") -> SafeString | str:

@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from categories.models import Entity
 from categories.queries import CategoryNode, Term
 from explorer.links import (
+    duplicates_url,
     explore_url,
     filter_url,
     memory_url,
@@ -372,6 +373,9 @@ def _around(memory: Memory, around: Around, query: SearchQuery | None, zone: tzi
 _SHARED_SHOWN = 3
 # Memories with less than this share of the similarity of the closest stand under a heading of their own.
 _LESS = 0.6
+_OTHER_PROJECT = "of another project: memories of one project can be merged"
+# Duplicates that are merged with a memory at once: the operation takes twenty.
+_MERGED = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +395,9 @@ class SimilarGroup:
 
     label: str
     rows: tuple[SimilarEntry, ...]
+    merge_url: str = ""
+    """Where the memory and those of its project are merged."""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,16 +414,21 @@ class SimilarContext:
 
 
 def build_similar(
-    memory_id: int, found: SimilarResult, query: SearchQuery | None, zone: tzinfo = UTC
+    memory_id: int, found: SimilarResult, query: SearchQuery | None, zone: tzinfo = UTC, *, writes_to: str = ""
 ) -> SimilarContext:
-    """The context of similar memories, possible duplicates first. `query` is the search that led to the memory."""
+    """The context of similar memories, possible duplicates first.
+
+    `query` is the search that led to the memory; `writes_to` is its project if the viewer may change what is there.
+    """
     duplicates = tuple(_row(one, query, zone) for one in found.memories if one.is_duplicate)
+    to_merge = [one.hit.id for one in found.memories if one.is_duplicate and one.hit.project == writes_to]
     others = [one for one in found.memories if not one.is_duplicate]
-    least = _LESS * max((one.similarity for one in others), default=0.0)
+    least = _LESS * max([0.0, *(one.similarity for one in others)])
     close = tuple(_row(one, query, zone) for one in others if one.similarity >= least)
     far = tuple(_row(one, query, zone) for one in others if one.similarity < least)
+    merge = duplicates_url([memory_id, *to_merge[:_MERGED]]) if to_merge else ""
     groups = (
-        SimilarGroup("Possible duplicates", duplicates),
+        SimilarGroup("Possible duplicates", duplicates, merge, "" if merge or not writes_to else _OTHER_PROJECT),
         SimilarGroup("Only similar" if duplicates else "", close),
         SimilarGroup("Less similar", far),
     )

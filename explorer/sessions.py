@@ -9,7 +9,7 @@ from django.db.models.functions import Left
 from pydantic import Field
 
 from access.viewer import Viewer
-from explorer.listings import PageRequest
+from explorer.listings import PageRequest, first_titles
 from memories.models import NEWEST_SESSIONS, SESSION_BEGUN, Memory, Session
 from memories.queries import MemoryTitle, visible_to
 from web.errors import Refusal
@@ -60,8 +60,8 @@ class SessionDetail:
     previous: Session | None
     """The session of the same agent in the same project that began before it."""
     following: Session | None
-    begins: str
-    """The title of its first memory."""
+    titles: dict[int, str]
+    """The title of the first memory of this session, and of those before and after it, by the id of the session."""
     timings: Timings
 
 
@@ -94,7 +94,7 @@ def session_detail(session_id: int, request: SessionRequest, viewer: Viewer) -> 
             types=tuple(types),
             previous=previous,
             following=following,
-            begins=stored.order_by("created_at", "pk").values_list("title", flat=True).first() or "",
+            titles=first_titles([one for one in (session, previous, following) if one], viewer),
             timings=watch.timings,
         )
 

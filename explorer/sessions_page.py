@@ -1,7 +1,7 @@
 """The pages of sessions: their list, and what one of them did. No database and no request."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from itertools import groupby
@@ -21,7 +21,7 @@ from text.titles import plain_title
 
 _EXCERPT = 220
 # An id that no reader looks for.
-_MACHINE_ID = re.compile(r"[0-9a-fA-F-]{16,}")
+_MACHINE_ID = re.compile(r"(?=.*[a-fA-F])[0-9a-fA-F-]{16,}|[0-9A-HJKMNP-TV-Z]{26}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def sessions_url(request: SessionsRequest | None = None) -> str:
     return f"{reverse('explorer:sessions')}{f'?{query}' if query else ''}"
 
 
-def session_label(session: Session, begins: str = "") -> str:
+def session_label(session: Session, begins: str) -> str:
     """Its title, else that of its first memory, else its id."""
     return session.title or plain_title(begins).strip() or session.external_id
 
@@ -187,7 +187,7 @@ def build_session(found: SessionDetail, request: SessionRequest, zone: tzinfo) -
     session, pages = found.session, request.pages(found.total)
     project = session.project
     return SessionContext(
-        title=session_label(session, found.begins),
+        title=session_label(session, found.titles.get(session.pk, "")),
         external_id=session.external_id,
         agent=session.agent,
         agent_url=sessions_url(SessionsRequest(agent=(session.agent,))) if session.agent else "",
@@ -207,20 +207,20 @@ def build_session(found: SessionDetail, request: SessionRequest, zone: tzinfo) -
         )
         if pages > 1
         else None,
-        previous=_beside(found.previous),
-        following=_beside(found.following),
+        previous=_beside(found.previous, found.titles),
+        following=_beside(found.following, found.titles),
         explore_url=_around(found, zone),
         empty="" if found.total else "No memory of this session is left.",
     )
 
 
-def _beside(session: Session | None) -> Link | None:
-    return Link(session_label(session), session_url(session.pk)) if session else None
+def _beside(session: Session | None, titles: Mapping[int, str]) -> Link | None:
+    return Link(session_label(session, titles.get(session.pk, "")), session_url(session.pk)) if session else None
 
 
 def _facts(found: SessionDetail, zone: tzinfo) -> Iterator[tuple[str, str]]:
     session = found.session
-    begun, ended = session.begun_at or found.first, session.ended_at or found.last
+    begun, ended = session.started_at or found.first, session.ended_at or found.last
     if begun:
         yield ("Started" if session.started_at else "First memory", moment_label(begun, zone))
     if ended and ended != begun:

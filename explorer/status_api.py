@@ -53,7 +53,7 @@ class SiteHistoryReply(BaseModel):
 @read_operation(
     router, "/status/history", "site_history", SiteHistoryReply, parameters=SiteHistoryRequest.openapi_parameters()
 )
-def history(request: ApiRequest) -> SiteHistoryReply:
+def status_history(request: ApiRequest) -> SiteHistoryReply:
     """Measurements of the site over time, and its incidents. For keys that see every project."""
     viewer = allowed(request, "read")
     asked = SiteHistoryRequest.from_pairs(pairs_of(request.GET))

@@ -59,6 +59,7 @@ from explorer.take_out import build_take_out
 from explorer.values_page import build_values_context
 from explorer.visible_tree import CategoryNotFoundError
 from memories.history import EventNotFoundError, History, memory_history
+from memories.models import Project
 from memories.queries import MemoryDetail, memory_details, memory_version, timeline_around
 from memories.recalls import opened, recalls_of
 from memories.services import MemoryNotFoundError, memory_version_restore
@@ -366,7 +367,9 @@ def similar(request: PageRequest, memory_id: int) -> HttpResponse:
         found = similar_memories(memory_id, SimilarRequest(limit=limit), SearchQuery(), viewer)
     except MemoryNotFoundError as error:
         raise Http404(f"There is no memory {memory_id} that you can see.") from error
-    context = build_similar(memory_id, found, _origin_query(request), viewer.timezone)
+    project = Project.objects.get(memories=memory_id) if any(one.is_duplicate for one in found.memories) else None
+    writes_to = project.slug if project and viewer.may_write(project.pk) else ""
+    context = build_similar(memory_id, found, _origin_query(request), viewer.timezone, writes_to=writes_to)
     return page_response(
         request, "memories/similar.html", {"similar": context}, partial="similar", timings=found.timings
     )

@@ -179,13 +179,18 @@ def build_past(
             name="The sample" if batch.origin == str(SAMPLE) else batch.origin,
             url=reverse("imports:job", args=[jobs[batch.pk].pk]) if batch.pk in jobs else "",
             state=batch.state,
-            text=_brought(batch),
+            text=_failure(batch) if batch.state == ImportBatch.State.FAILED else _brought(batch),
             when=when_text(batch.started_at, now, zone),
             iso=batch.started_at.isoformat(),
             undo_url=reverse("imports:undo_batch", args=[batch.pk]) if batch.state == ImportBatch.State.DONE else "",
         )
         for batch in batches
     )
+
+
+def _failure(batch: ImportBatch) -> str:
+    """Why it failed, as the list of imports reads it: the rest of the report may be long."""
+    return str(getattr(batch, "failure", None) or "").removeprefix(f"{batch.origin}: ")
 
 
 def _brought(batch: ImportBatch) -> str:

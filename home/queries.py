@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from django.db.models import QuerySet
+from django.db.models.fields.json import KeyTextTransform
 from django.utils import timezone
 
 from access.viewer import Viewer, may_write_everything
@@ -27,7 +28,7 @@ def imports_past(viewer: Viewer) -> tuple[list[ImportBatch], dict[int | None, Im
     found = ImportBatch.objects.defer("report").exclude(state=ImportBatch.State.RUNNING).filter(followed=None)
     if not may_write_everything(viewer):
         found = found.filter(pk__in=list(jobs.exclude(batch=None).values_list("batch_id", flat=True)[:_LISTED]))
-    batches = list(found[:_LISTED])
+    batches: list[ImportBatch] = list(found.annotate(failure=KeyTextTransform("error", "report"))[:_LISTED])
     jobs = jobs.filter(batch__in=batches)
     return batches, {job.batch_id: job for job in jobs}
 

@@ -10,7 +10,6 @@ from itertools import starmap
 from typing import Any, NamedTuple
 
 from django.db import connection
-from django.db.models.functions import Least
 
 from categories.local_texts import known_terms
 from categories.models import MadeBy
@@ -154,12 +153,19 @@ def sessions_ensure(
         )
         vocabulary.count("sessions", len(cursor.fetchall()))
     rows = Session.objects.filter(external_id__in={key[1] for key in keys}, project_id__in={key[0] for key in keys})
-    ids = {}
-    for row in rows.order_by("pk"):  # in one order, so that no two transactions wait for each other
-        ids[row.project_id, row.external_id] = row.pk
-        use = sessions.get((row.project_id, row.external_id))
-        if use and use.first_at and (row.first_at is None or use.first_at < row.first_at):
-            Session.objects.filter(pk=row.pk).update(first_at=Least("first_at", use.first_at))
+    ids, earlier = {}, []
+    for project_id, external_id, pk, first_at in rows.values_list("project_id", "external_id", "pk", "first_at"):
+        ids[project_id, external_id] = pk
+        use = sessions.get((project_id, external_id))
+        if use and use.first_at and (first_at is None or use.first_at < first_at):
+            earlier.append((pk, use.first_at))
+    if earlier:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE memories_session SET first_at = least(first_at, made.at)"
+                " FROM unnest(%s::bigint[], %s::timestamptz[]) AS made (session_id, at) WHERE id = made.session_id",
+                [[pk for pk, _ in earlier], [at for _, at in earlier]],
+            )
     return ids
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import DatabaseError, connection, transaction
-from django.db.models import F
+from django.db.models import F, Min
 
 from access.models import AuditEvent
 from access.viewer import Viewer
@@ -34,7 +34,7 @@ from memories.bulk_copy import (
     refs_copy,
 )
 from memories.changes import changes_record, kind_of_change
-from memories.models import Corpus, Memory, MemoryLink, Project
+from memories.models import Corpus, Memory, MemoryLink, Project, Session
 from memories.records import SUPERSEDED_BY_REL
 from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
 from memories.terms import MemoryText, memories_terms
@@ -42,7 +42,7 @@ from memories.terms import MemoryText, memories_terms
 _MOMENTS = ("created_at", "happened_at", "updated_at", "valid_from", "valid_to")
 # Fields whose change affects the terms.
 _SEARCHED = frozenset({"title", "tags", "summary", "external_id", "links", "content"})
-# The number of new memories from which their references are checked together.
+# The number of new memories from which their references are checked together, and of sessions that are dated at once.
 _MANY = 100
 
 
@@ -284,6 +284,12 @@ def snapshots_update(changes: Sequence[Change]) -> list[Change]:
         return []
     with connection.cursor() as cursor:
         _memories_update(cursor, changes)
+        sessions_date(
+            one.session_id
+            for before, after in changes
+            if (before.session_id, before.created_at) != (after.session_id, after.created_at)
+            for one in (before, after)
+        )
         if moved := [after.id for before, after in changes if before.created_at != after.created_at]:
             # The index holds when each memory ceased to be valid: when its successor was created.
             cursor.execute(
@@ -296,6 +302,23 @@ def snapshots_update(changes: Sequence[Change]) -> list[Change]:
             cursor.execute("DELETE FROM memories_memorylink WHERE memory_id = ANY(%s)", [[one.id for one in relinked]])
             links_copy(cursor, relinked, targets)
     return changes
+
+
+def sessions_date(session_ids: Iterable[int | None]) -> None:
+    """Set when sessions began by the earliest of their memories, some of which were changed or removed.
+
+    Reads first: an update joined with memories is refused where those are on several nodes.
+    """
+    wanted = sorted({pk for pk in session_ids if pk is not None})
+    for start in range(0, len(wanted), _MANY):
+        sessions = Session.objects.in_bulk(wanted[start : start + _MANY])
+        # Uses memory_session_idx.
+        dates = Memory.objects.filter(session_id__in=sessions).order_by().values_list("session_id")
+        firsts = dict(dates.annotate(Min("created_at")))
+        moved = [pk for pk, session in sessions.items() if session.first_at != firsts.get(pk)]
+        for pk in moved:
+            sessions[pk].first_at = firsts.get(pk)
+        Session.objects.bulk_update([sessions[pk] for pk in moved], ["first_at"])
 
 
 def _memories_update(cursor: Any, changes: Sequence[Change]) -> None:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.widgets import AdminSplitDateTime
 from django.db.models import DateTimeField, Model
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
@@ -27,13 +26,17 @@ admin.site.empty_value_display = "–"
 admin.site.enable_nav_sidebar = False
 
 
-class DayAndTime(AdminSplitDateTime):
-    """The two inputs of a time, each with the name that Django only writes beside it."""
+class DayAndTime(forms.SplitDateTimeWidget):
+    """The browser's own inputs of a day and a time, side by side."""
 
     def __init__(self, attrs: dict[str, Any] | None = None) -> None:
-        super().__init__(attrs)
-        for widget, name in zip(self.widgets, ("Date", "Time"), strict=True):
-            widget.attrs["aria-label"] = name
+        super().__init__(
+            attrs,
+            date_format="%Y-%m-%d",
+            time_format="%H:%M:%S",
+            date_attrs={"type": "date", "aria-label": "Date"},
+            time_attrs={"type": "time", "step": "1", "aria-label": "Time"},
+        )
 
 
 class CurationAdmin(ModelAdmin):

@@ -57,6 +57,8 @@ _CATEGORIES, _TAGS, _OTHERS = 6, 12, 8
 _SAMPLES = 5
 # The page stays light; the API gives more.
 _MORE_LISTED = 80
+# Neighbours of a group that are listed at once.
+_LISTED = 12
 _MOST_EVIDENCE = 100
 
 
@@ -213,6 +215,9 @@ class NeighbourGroup:
     label: str
     items: tuple[NeighbourItem, ...]
 
+    is_all: bool = True
+    """Whether no more of them are folded away."""
+
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
@@ -252,6 +257,7 @@ def build_node(
     query = SearchQuery().only(kind.key, term.value)
     other = next(one for one in KINDS.values() if one is not kind)
     has_months = len(profile.histogram.bars) > 1
+    groups, more = _listed(kind, around)
     return NodeContext(
         kind=kind.key,
         name=term.label,
@@ -277,8 +283,8 @@ def build_node(
         samples=tuple(build_sample(hit, zone, query) for hit in node.samples),
         heading=_heading(around),
         drawing=build_drawing(around, _node_links(kind, around)) if around.drawn else None,
-        groups=(*_groups(kind, around), *_further(kind, around)),
-        more=_more(kind, around),
+        groups=groups,
+        more=more,
         unlisted=_unlisted(around),
         depths=tuple(_depths(kind, around)),
         rels=_rels(kind, around),
@@ -395,9 +401,15 @@ def _further(kind: NodeKind, around: Neighbourhood) -> tuple[NeighbourGroup, ...
     return (NeighbourGroup("Two steps away", tuple(items)),) if items else ()
 
 
-def _more(kind: NodeKind, around: Neighbourhood) -> NeighbourGroup | None:
-    items = tuple(_flat(kind, around, one) for one in around.more[:_MORE_LISTED])
-    return NeighbourGroup(f"{len(items):,} more", items) if items else None
+def _listed(kind: NodeKind, around: Neighbourhood) -> tuple[tuple[NeighbourGroup, ...], NeighbourGroup | None]:
+    """The groups that are listed at once, and what is folded away: the weaker ones of the last group and the rest."""
+    groups = [*_groups(kind, around), *_further(kind, around)]
+    folded = [_flat(kind, around, one) for one in around.more[:_MORE_LISTED]]
+    if groups and len(groups[-1].items) > _LISTED + 2:
+        last = groups[-1]
+        groups[-1] = NeighbourGroup(last.label, last.items[:_LISTED], is_all=False)
+        folded = [*last.items[_LISTED:], *folded]
+    return tuple(groups), NeighbourGroup(f"{len(folded):,} more", tuple(folded)) if folded else None
 
 
 def _unlisted(around: Neighbourhood) -> str:

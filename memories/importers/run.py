@@ -131,6 +131,10 @@ class ImportRun:
     vocabulary: Vocabulary
     projects: dict[str, KnownProject] = field(default_factory=dict)
     sessions: dict[tuple[int, str], int] = field(default_factory=dict)
+    session_dates: dict[tuple[int, str], datetime] = field(default_factory=dict)
+    """The earliest date of a memory in each session so far."""
+    changed_sessions: set[int | None] = field(default_factory=set)
+    """The sessions of changed memories, dated again when all are stored."""
     record_hashes: RecordHashes = field(default_factory=RecordHashes)
     """Hash of (project, id) -> hash of the record, for records earlier in this import."""
     renamed: set[int] = field(default_factory=set)

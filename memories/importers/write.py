@@ -44,6 +44,7 @@ from memories.storage import (
     memories_audit,
     memory_text,
     outbox_add_batch,
+    sessions_date,
     snapshots_insert,
     snapshots_read,
     snapshots_update,
@@ -127,6 +128,7 @@ def records_write(
         deferred_write(run)
         rows_finish(run)
         _supersede_named(run)
+        sessions_date(run.changed_sessions)
         if run.tally.created:
             outbox_add_batch(batch_id)
         # Also for the foreign key checks at commit, which are planned once: for empty tables they would use any index.
@@ -246,8 +248,9 @@ def _sessions_ensure(run: ImportRun, incoming: list[Incoming]) -> None:
         record = one.record
         if record.session:
             key, at = (run.projects[project_of(run, record)].id, record.session), record.dated or run.now
-            use = sessions.get(key, SessionUse(record.agent, at))
-            sessions[key] = use._replace(first_at=min(use.first_at or at, at))
+            if key not in run.session_dates or at < run.session_dates[key]:
+                run.session_dates[key] = at
+                sessions[key] = SessionUse(sessions[key].agent if key in sessions else record.agent, at)
     if sessions:
         run.sessions.update(sessions_ensure(sessions, run.vocabulary))
 
@@ -303,6 +306,7 @@ def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None
     for one, memory_id in changed:
         old = before[memory_id]
         new = _image(run, one, memory_id)
+        run.changed_sessions |= {old.session_id, new.session_id}
         names_same_successor = _successors(old) == _successors(new)
         given = one.record.created_at or one.record.happened_at
         new = replace(

@@ -136,7 +136,7 @@
     const sends = field.form.querySelector("[type=submit], button:not([type])")?.textContent.trim();
     const hint = element(
       "p", { class: "names-hint", id: `hint-${made + 1}` },
-      `Enter${takesCommas ? " or a comma" : ""} adds a name${sends ? `. In the empty field, Enter means ${sends}` : ""}.`,
+      `Enter${takesCommas ? " or a comma" : ""} adds a name${sends ? `, Enter again is “${sends}”` : ""}.`,
     );
     input.setAttribute("aria-describedby", [field.getAttribute("aria-describedby"), hint.id].filter(Boolean).join(" "));
     const hasFocus = field.autofocus || document.activeElement === field;

@@ -12,8 +12,8 @@ from access.models import Membership
 from access.viewer import command_viewer
 from categories.models import TagAlias
 from memories.models import Project, Session
-from memories.records import MemoryRecord
-from memories.services import memory_archive, memory_create
+from memories.records import MemoryChanges, MemoryRecord
+from memories.services import memory_archive, memory_create, memory_update
 from tests.html import html_of
 
 pytestmark = pytest.mark.django_db
@@ -140,6 +140,38 @@ def test_sessions_are_listed_by_when_they_began_and_lead_to_those_around(key, cl
     assert f'rel="next" href="/sessions/{later.pk}/"' not in page, "the one that has a start is between them"
     assert 'rel="next"' in page
     assert html_of(client.get(f"/sessions/{Session.objects.get(external_id='unknown').pk}/")).count('rel="next"') == 0
+
+
+def test_a_session_begins_with_its_first_memory_whatever_happens_to_that(key, corpus):
+    first, second = (
+        memory_create(
+            record=MemoryRecord(project="tea", content=f"Brewed {n}.", session="brew", created_at=f"2026-02-0{n}"),
+            viewer=command_viewer(),
+        )
+        for n in (1, 2)
+    )
+
+    def begun():
+        return Session.objects.get(external_id="brew").begun_at.date().isoformat()
+
+    def change(memory, **fields):
+        memory_update(memory_id=memory.pk, changes=MemoryChanges.model_validate(fields), viewer=command_viewer())
+
+    assert begun() == "2026-02-01"
+    change(first, created_at="2026-02-03")
+    assert begun() == "2026-02-02"
+    change(second, created_at="2026-01-05")
+    assert begun() == "2026-01-05"
+    change(second, session="other")
+    assert begun() == "2026-02-03"
+    assert Session.objects.get(external_id="other").begun_at.date().isoformat() == "2026-01-05"
+
+
+def test_sessions_are_found_by_the_words_of_their_memories(key, session):
+    assert get(key(), "/sessions?search=two")["total"] == 1
+    assert get(key("boat"), "/sessions?search=two")["total"] == 0
+    assert get(key(), "/sessions?search=zeppelin")["total"] == 0
+    assert get(key(), "/sessions?search=%25%26%7C!")["total"] == 0
 
 
 def test_a_session_lists_what_it_did_in_order(key, session, client):

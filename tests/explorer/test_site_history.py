@@ -169,9 +169,20 @@ def test_page_and_api_tell_the_same_and_only_to_who_sees_every_project(client):
     assert (reply.status_code, reply.json()["error"]) == (403, "forbidden")
 
 
+def test_more_incidents_than_the_page_has_are_counted_with_the_address_of_all(client):
+    now = datetime.now(UTC)
+    for minutes in range(20, 20 * 15, 20):
+        SiteSample.objects.create(begin=now - timedelta(minutes=minutes), answers=4, errors=1, speeds=EMPTY, memories=1)
+    client.force_login(User.objects.create_superuser("owner"))
+    page = html_of(client.get("/status/"))
+    assert page.count("1 answer of 4 failed or was refused") <= 12
+    assert '<a class="link" href="/api/status/history">' in page
+
+
 def test_an_unknown_span_is_named_and_the_usual_one_shown(client):
     client.force_login(User.objects.create_superuser("owner"))
     page = html_of(client.get("/status/?span=2y"))
     assert "span" in page
-    assert 'aria-current="true">24 hours</a>' in page
+    # A site that has just begun has no trends, and offers none of other lengths.
+    assert "Trends of the last" not in page
     assert client.get("/api/status/history?span=2y").status_code in (401, 422)
