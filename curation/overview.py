@@ -1,13 +1,14 @@
 """The tasks of curators, for the first page of curation: each with an example and where it is done."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django.urls import reverse
 
-from access.viewer import Viewer
+from access.viewer import Viewer, may_write_everything
 from categories.kinds import VOCABULARIES
+from curation.suggestions.background import is_searching
 from curation.suggestions.pages import groups_url, proposal_text, review_url
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
@@ -73,6 +74,8 @@ class Overview:
     memories: str
     alike: tuple[AlikeNames, ...]
     """The names that look most alike, those with most memories first."""
+    may_look: bool
+    """Whether the viewer may start to look for suggestions, which nobody does now."""
 
     @property
     def names(self) -> str:
@@ -82,7 +85,8 @@ class Overview:
 def build_overview(viewer: Viewer) -> Overview:
     corpus = run(SearchQuery(), viewer, include_facets=True, facet_limit=1, detail=HitDetail.NONE)
     open_counts = counts_by_kind(viewer, ReviewQuery())
-    tasks = (*_pairs(viewer, open_counts), *_proposals(viewer, open_counts), *_categories(viewer), *_lacking(corpus))
+    alike = _surest_pairs(viewer, open_counts)
+    tasks = (*_pairs(alike, open_counts), *_proposals(viewer, open_counts), *_categories(viewer), *_lacking(corpus))
     tasks = (*tasks, *_repeated(viewer, open_counts))
     waiting = sum(open_counts.values())
     questions = f"{plural(waiting, 'suggestion')} {'waits' if waiting == 1 else 'wait'}"
@@ -96,16 +100,20 @@ def build_overview(viewer: Viewer) -> Overview:
             if facet.key == kind
         ),
         memories=memories(corpus.total),
-        alike=_alike(viewer, open_counts),
+        alike=_most_used(alike),
+        may_look=may_write_everything(viewer) and not is_searching(),
     )
 
 
-def _alike(viewer: Viewer, counts: dict[str, int]) -> tuple[AlikeNames, ...]:
+def _surest_pairs(viewer: Viewer, counts: dict[str, int]) -> list[ShownSuggestion]:
+    """The surest pairs of names of each kind."""
     queries = [ReviewQuery(kind=kind.value) for kind, *_ in _PAIRS if counts.get(kind.value)]
-    shown = with_names(
+    return with_names(
         [row for query in queries for row in suggestions_matching(viewer, query)[:_ALIKE_OF_A_KIND]], viewer
     )
-    shown.sort(key=lambda one: -(one.counts or (0, 0))[0])
+
+
+def _most_used(pairs: Iterable[ShownSuggestion]) -> tuple[AlikeNames, ...]:
     return tuple(
         AlikeNames(
             one.subject.kind,
@@ -113,7 +121,7 @@ def _alike(viewer: Viewer, counts: dict[str, int]) -> tuple[AlikeNames, ...]:
             _counted(one.target, (one.counts or (0, 0))[1]),
             _merge_url(one),
         )
-        for one in shown[:_ALIKE]
+        for one in sorted(pairs, key=lambda one: -(one.counts or (0, 0))[0])[:_ALIKE]
     )
 
 
@@ -135,13 +143,14 @@ def _plural(kind: str) -> str:
     return VOCABULARIES[kind].plural if kind in VOCABULARIES else "tags"
 
 
-def _pairs(viewer: Viewer, counts: dict[str, int]) -> Iterator[Task]:
+def _pairs(pairs: Sequence[ShownSuggestion], counts: dict[str, int]) -> Iterator[Task]:
     for kind, one, many, end in _PAIRS:
         if count := counts.get(kind.value, 0):
+            surest = next((proposal_text(pair) for pair in pairs if pair.row.kind == kind), "")
             yield Task(
                 number(count),
                 f"{one if count == 1 else many} {end}",
-                f"The most confident: {_first(viewer, kind)}",
+                f"The most confident: {surest}",
                 Link("Compare", review_url(ReviewQuery(kind=kind.value)), f"Compare the {many}"),
             )
 

@@ -269,8 +269,8 @@ def _how(found: Comparison) -> str:
     if found.left_out:
         names = listed([FACET[key].label.lower() for key in found.left_out])
         text += f" The slices differ by {names} anyway: that is left out of what is compared."
-    if min(found.a.total, found.b.total) < _FEW_MEMORIES:
-        text += " One of them has so few memories that much of what differs may be chance."
+    if 0 < min(found.a.total, found.b.total) < _FEW_MEMORIES:
+        text += " With so few memories in a slice, much of what differs may be chance."
     return text.strip()
 
 

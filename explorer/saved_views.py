@@ -247,6 +247,8 @@ class FoundNow:
     parts: tuple[str, ...]
     all: Link
     samples: tuple[Link, ...]
+    is_known: bool = True
+    """False if looking took too long."""
 
 
 def found_now(query: PageQuery, viewer: Viewer) -> FoundNow:
@@ -255,7 +257,7 @@ def found_now(query: PageQuery, viewer: Viewer) -> FoundNow:
     try:
         result = run(query.search.with_(page_size=_SAMPLES), viewer, detail=HitDetail.INDEX)
     except EngineTimeoutError:
-        return FoundNow(parts, Link("its memories", explore_url(query)), ())
+        return FoundNow(parts, Link("Look in Explore", explore_url(query)), (), is_known=False)
     return FoundNow(
         parts,
         Link(memories(result.total, at_least=result.at_least), explore_url(query)),

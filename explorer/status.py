@@ -134,7 +134,7 @@ class StatusPage:
         return self.meaning_is_complete and self.index_is_ready and not self.refresh_seconds
 
 
-# One of so many memories may wait for its vector while everything works.
+# Up to one memory of a hundred may wait for its vector while everything works.
 _PENDING_SHARE = 100
 _ROLES = {"serving": "In use", "building": "Replaces it when all memories are embedded"}
 

@@ -48,7 +48,8 @@ def feed_settings(request: HttpRequest, view_id: int) -> HttpResponse:
         one = openable_view(viewer, view_id)
     except ViewNotFoundError as error:
         raise Http404(str(error)) from error
-    address = ""
+    # Before a new address ends the old one: looking may fail, and the new one is shown once.
+    found, address = found_now(page_query_of(one), viewer), ""
     if request.method == "POST" and "revoke" in request.POST:
         view_feed_revoke(view=one.view, viewer=viewer)
         messages.success(request, "The address of the feed no longer works.")
@@ -58,7 +59,7 @@ def feed_settings(request: HttpRequest, view_id: int) -> HttpResponse:
         address = request.build_absolute_uri(f"{reverse('explorer:feed')}?{urlencode({'token': token})}")
     context = {
         "view": one.view,
-        "found": found_now(page_query_of(one), viewer),
+        "found": found,
         "feed": view_feed_of(one.view, viewer),
         "address": address,
         "entries": ENTRIES,

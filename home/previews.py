@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from home.jobs import importer_of, job_text
 from home.models import ImportJob
-from memories.importers.base import Column, ImportFailedError, Options, Records, SourceRecord
+from memories.importers.base import Column, Importer, ImportFailedError, Options, Records, SourceRecord
 from memories.records import STORABLE, MemoryRecord, derived_title
 from memories.vocabulary_records import is_vocabulary
 from text.titles import plain_title
@@ -92,9 +92,11 @@ class _Found:
     def is_over(self) -> bool:
         return time.monotonic() > self.until
 
-    def add(self, records: Records, most: int) -> None:
+    def add(self, records: Records, importer: Importer, most: int) -> None:
         """Read the first records, and add the rows of some of them."""
         enough, read = len(self.rows) + most, 0
+        if importer.previews_in_part:
+            self.is_all, self.counts_until = False, 0.0
         with closing(records):
             for record in islice(records, _READ):
                 read += 1
@@ -145,15 +147,16 @@ def _preview_make(job: ImportJob) -> Preview:
         name, about = importer.name, importer.looks_like
         columns = tuple(importer.columns(path, options))[:_COLUMNS]
         if importer.parts is None:
-            found.add(importer.read(path, options).records, _ROWS)
+            found.add(importer.read(path, options).records, importer, _ROWS)
         else:
             with closing(importer.parts(path)) as parts:
                 for part in islice(parts, _FILES):
                     files.append(PreviewFile(part.name, part.importer.name if part.importer else "", part.reason))
                     if found.is_over:
+                        found.is_all = False
                         break
                     if part.importer:
-                        found.add(part.records(options), _ROWS_OF_FILE)
+                        found.add(part.records(options), part.importer, _ROWS_OF_FILE)
     except ImportFailedError as error:
         error_text = job_text(job, str(error))
     return Preview(
@@ -165,7 +168,7 @@ def _preview_make(job: ImportJob) -> Preview:
         notes=tuple(found.notes[:_ROWS]),
         columns=columns,
         files=tuple(files),
-        count=found.count if found.is_all and len(files) < _FILES else None,
+        count=found.count if found.is_all and not error_text and len(files) < _FILES else None,
     )
 
 

@@ -243,8 +243,8 @@ def turned_round(
 
 
 def contradicted(rows: Collection[Suggestion], viewer: Viewer) -> dict[int, Suggestion]:
-    """Of the suggestions to merge one name into several others the less sure ones, each with the surest: a name can
-    become one other only.
+    """The less sure ones of the suggestions to merge a name into several others, each with the surest: a name can become
+    one other only.
     """
     ends = {row.pk: _ends(row) for row in rows}
     known = Counter(end for both in ends.values() for end in both)

@@ -145,12 +145,12 @@ def accept_many(request: HttpRequest) -> HttpResponse:
     doubtful = with_names(rows.order_by("confidence", "-id")[:listed], viewer)
     surest = with_names(rows[: min(_SAMPLE_OF_SUREST, max(0, count - listed))], viewer)
     surer = contradicted(list(rows[:count]), viewer)
-    # What is listed for the first time has no tick if it contradicts a surer one.
+    # Those listed for the first time have no tick if they contradict a surer one.
     left_out |= surer.keys() - _numbers(request, "listed")
     firsts = {one.row.pk: one for one in with_names({one.pk: one for one in surer.values()}.values(), viewer)}
     instead = {pk: firsts[first.pk] for pk, first in surer.items()}
     page = build_many(query, count, rest, doubtful, surest, notices, left_out, instead)
-    context = {"many": page, "may_look": may_write_everything(viewer)}
+    context = {"many": page, "may_look": may_write_everything(viewer) and not is_searching()}
     return private(render(request, "review/accept_many.html", context))
 
 
@@ -183,7 +183,7 @@ def proposals(request: HttpRequest) -> HttpResponse:
     groups, total = proposals_of(viewer, query, PAGE, (query.page - 1) * PAGE)
     may_decide = "curate" in viewer.scopes
     page = build_groups(query, groups, total, may_decide=may_decide, notices=_notices(problems))
-    context = {"groups": page, "may_look": may_write_everything(viewer)}
+    context = {"groups": page, "may_look": may_write_everything(viewer) and not is_searching()}
     return private(render(request, "review/proposals.html", context))
 
 

@@ -122,6 +122,8 @@ class Importer:
     parts: Callable[[Path], Generator["Part", None, None]] | None = None
     follow: Following | None = None
     """None for formats that are not followed: files that somebody exported once."""
+    previews_in_part: bool = False
+    """Whether a preview may read fewer records than the import, and slowly."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,4 +273,10 @@ def _notes(text: DocumentText) -> list[str]:
     return notes
 
 
-IMPORTER = Importer("documents", "a folder of documents (text, Markdown, HTML, PDF), or one of them", knows, read)
+IMPORTER = Importer(
+    "documents",
+    "a folder of documents (text, Markdown, HTML, PDF), or one of them",
+    knows,
+    read,
+    previews_in_part=True,
+)

@@ -114,7 +114,7 @@ def test_forms_show_what_the_view_finds_and_propose_a_name(reader, view, monkeyp
         raise EngineTimeoutError
 
     monkeypatch.setattr("explorer.saved_views.run", late)
-    assert ">its memories</a> now" in html_of(reader.get("/views/new/?tag=tea&type=note"))
+    assert ">Look in Explore</a>" in html_of(reader.get("/views/new/?tag=tea&type=note"))
 
 
 def test_list_counts_after_the_page_or_without_scripts_on_request(reader, view):

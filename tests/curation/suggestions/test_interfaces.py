@@ -314,7 +314,10 @@ def test_of_pairs_that_contradict_each_other_the_surest_has_a_tick(owner):
 
 def test_curate_lists_names_that_look_alike_with_the_preview_of_their_merge(owner):
     page = html(owner.get("/curate/")).partition('<table class="alike">')[2]
-    rows = re.findall(r'<th scope="row"><a href="([^"]+)">([^<]+)</a></th><td class="kind">([^<]+)</td>', page)
+    rows = re.findall(
+        r'<th scope="row"><a href="([^"]+)">([^<]+)</a>(?:\s*<small>[^<]+</small>)?</th><td class="kind">([^<]+)</td>',
+        page,
+    )
     assert {kind for _, _, kind in rows} == {"tag", "entity", "concept"}
     assert all(owner.get(url).status_code == 200 for url, _, _ in rows)
     for (_, name, _), url in zip(rows, re.findall(r'href="(/curate/merge/[^"]+)"', page), strict=True):
