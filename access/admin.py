@@ -77,7 +77,7 @@ class NewKeyForm(ModelForm):
         choices=[(scope, scope) for scope in SCOPES],
         widget=forms.CheckboxSelectMultiple,
         initial=["read"],
-        help_text="Scopes are independent; admin includes all.",
+        help_text="Each is apart from the others: write does not include read. Only admin includes all.",
     )
 
     class Meta:

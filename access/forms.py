@@ -41,7 +41,7 @@ class KeyForm(forms.Form):
         widget=forms.CheckboxSelectMultiple,
         initial=["read"],
         label="Scopes",
-        help_text="Scopes are independent; admin includes all.",
+        help_text="Each is apart from the others: write does not include read. Only admin includes all.",
     )
     projects = forms.MultipleChoiceField(
         widget=forms.CheckboxSelectMultiple, label="Projects", help_text="At least one: a key sees no other."

@@ -29,7 +29,7 @@ from web.version import API_VERSION, VERSION
 DESCRIPTION = """\
 Search, facet counts and memories, as the pages show them: the same query gives the same ids, totals and counts.
 
-Send a key as `Authorization: Bearer mnk_…` or `X-API-Key: mnk_…`; make one with
+Send a key as `Authorization: Bearer mnk_…` or `X-API-Key: mnk_…`; make one under [Keys](/settings/keys/), or with
 `.venv/bin/python manage.py create_api_key NAME --scopes read,write`. Whoever is signed in to the site may also use the
 session, with the CSRF token in `X-CSRFToken` for changes.
 

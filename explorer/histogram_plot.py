@@ -136,6 +136,7 @@ class Series:
 @dataclass(frozen=True, slots=True)
 class Plot:
     caption: str
+    """The dates, and after a comma the interval and the highest bar."""
     bars: tuple[PlotBar, ...] = ()
     slots: int = 0
     all_path: str = ""
@@ -162,6 +163,17 @@ class Plot:
     """Whether the numbers are lower bounds."""
     series: tuple[Series, ...] = ()
     """The bars by the values of a facet, instead of `now_path` and `partial_bars`."""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it has more bars than two, which would be as wide as a page and say no more than their dates."""
+        return len(self.bars) > 2
+
+    @property
+    def period(self) -> str:
+        """The dates of the caption."""
+        return self.caption.partition(", by ")[0]
+
     splits: tuple[Option, ...] = ()
     """The facets that can divide the bars."""
 

@@ -373,7 +373,7 @@ def _around(memory: Memory, around: Around, query: SearchQuery | None, zone: tzi
 _SHARED_SHOWN = 3
 # Memories with less than this share of the similarity of the closest stand under a heading of their own.
 _LESS = 0.6
-_OTHER_PROJECT = "of another project: memories of one project can be merged"
+_OTHER_PROJECT = "Only memories of one project can be merged, and these are of another one."
 # Duplicates that are merged with a memory at once: the operation takes twenty.
 _MERGED = 19
 

@@ -7,12 +7,14 @@ from datetime import datetime, timedelta, tzinfo
 from django.urls import reverse
 
 from explorer.history_page import ShownChange, compare
-from explorer.links import Link
+from explorer.links import Link, memory_url
 from home.import_page import PastImport, build_past
 from home.page import when_text
 from memories.following.queries import Conflict
 from memories.models import FollowedSource, ImportBatch
-from text.formatting import day_text, memories, number, plural
+from memories.queries import MemoryTitle
+from text.formatting import day_label, day_text, memories, number, plural
+from text.titles import plain_title
 
 # The process that follows is started with the first source, and takes seconds for that on a busy machine.
 _STARTS_WITHIN = timedelta(seconds=60)
@@ -62,6 +64,8 @@ class FollowPage:
     conflicts: tuple[ShownConflict, ...]
     more_conflicts: str
     readings: tuple[PastImport, ...]
+    newest: tuple[Link, ...]
+    """The memories that came last, with their dates."""
 
 
 def build_followed(
@@ -97,6 +101,7 @@ def build_follow(
     source: FollowedSource,
     conflicts: Sequence[Conflict],
     readings: Sequence[ImportBatch],
+    newest: Iterable[MemoryTitle],
     now: datetime,
     zone: tzinfo,
     *,
@@ -126,6 +131,10 @@ def build_follow(
         conflicts=tuple(_shown(source, one) for one in conflicts),
         more_conflicts=number(count - len(conflicts)) if count > len(conflicts) else "",
         # Their times distinguish them; all have the name of the source.
+        newest=tuple(
+            Link(plain_title(one.title) or f"#{one.id}", memory_url(one.id), day_label(one.created_at, zone))
+            for one in newest
+        ),
         readings=tuple(replace(one, name=one.when, when="") for one in build_past(readings, {}, now, zone)),
     )
 

@@ -13,11 +13,11 @@ from home.follow_page import build_follow
 from home.following import is_followed_now
 from home.follows import SourceRefusedError, source_named
 from home.import_views import refusing
-from memories.following.queries import conflicts_read, readings_read
+from memories.following.queries import conflicts_read, newest_read, readings_read
 from memories.following.services import conflict_settle, source_gone_settle, source_stop
 from memories.importers.base import ImportFailedError
 
-CONFLICTS, _READINGS = 50, 20
+CONFLICTS, _READINGS, _NEWEST = 50, 20, 8
 
 
 @require_safe
@@ -31,6 +31,7 @@ def follow(request: PageRequest, source_id: int) -> HttpResponse:
         source,
         conflicts_read(source, CONFLICTS),
         readings_read(source, _READINGS),
+        newest_read(source, viewer, _NEWEST),
         datetime.now(UTC),
         viewer.timezone,
         is_followed_now=follows,

@@ -164,8 +164,8 @@ def timeline_around(viewer: Viewer, memory: Memory, before: int = 5, after: int 
     earlier = near.filter(created_at__lte=memory.created_at).exclude(same & Q(id__gte=memory.pk))
     later = near.filter(created_at__gte=memory.created_at).exclude(same & Q(id__lte=memory.pk))
     return Around(
-        before=tuple(reversed(_rows(earlier.order_by("-created_at", "-id")[:before]))),
-        after=tuple(_rows(later.order_by("created_at", "id")[:after])),
+        before=tuple(reversed(titles_of(earlier.order_by("-created_at", "-id")[:before]))),
+        after=tuple(titles_of(later.order_by("created_at", "id")[:after])),
     )
 
 
@@ -185,7 +185,7 @@ def _titles(
     return named, older
 
 
-def _rows(memories: QuerySet[Memory]) -> list[MemoryTitle]:
+def titles_of(memories: QuerySet[Memory]) -> list[MemoryTitle]:
     return [MemoryTitle(*row) for row in memories.values_list("id", "title", "memory_type", "state", "created_at")]
 
 

@@ -51,6 +51,9 @@ class CurationAdmin(ModelAdmin):
     list_per_page = 50
     list_max_show_all = 200
 
+    def get_action_choices(self, request: HttpRequest, default_choices: Any = None) -> Any:
+        return super().get_action_choices(request, [("", "Choose an action")])
+
     def get_form(
         self, request: HttpRequest, obj: Model | None = None, change: bool = False, **kwargs: Any
     ) -> type[ModelForm]:
@@ -99,7 +102,7 @@ def _is_superuser(request: HttpRequest) -> bool:
 class Lines(forms.CharField):
     """A list of names, one per line, since names may contain commas."""
 
-    widget = forms.Textarea(attrs={"rows": 4, "class": "vLargeTextField"})
+    widget = forms.Textarea(attrs={"rows": 2, "class": "vLargeTextField"})
 
     def prepare_value(self, value: Any) -> Any:
         return "\n".join(value) if isinstance(value, list | tuple) else value
@@ -122,7 +125,7 @@ class Lines(forms.CharField):
 class Prose(forms.CharField):
     """Multi-line text. The line ends of browsers do not count as a change."""
 
-    widget = forms.Textarea(attrs={"rows": 3, "class": "vLargeTextField"})
+    widget = forms.Textarea(attrs={"rows": 2, "class": "vLargeTextField"})
 
     def to_python(self, value: Any) -> str:
         return (super().to_python(value) or "").replace("\r\n", "\n")

@@ -465,6 +465,8 @@ class ManyContext:
     """The numbers of those that are listed."""
     left_out: frozenset[int]
     """The numbers of those without a tick."""
+    contradicted: int
+    """How many contradict a surer one."""
     some: str
     """How many of how many are listed, unless all are."""
     all_url: str
@@ -512,6 +514,7 @@ def build_many(
         surest=tuple(_row_of_many(one, query, instead.get(one.row.pk)) for one in surest),
         listed=" ".join(map(str, listed)),
         left_out=frozenset(left_out),
+        contradicted=len(instead),
         some=f"{number(len(listed))} of {number(count)} are listed." if others else "",
         all_url=f"{many_url(query)}&list=all",
         accept_label=f"Accept those ticked{more}",

@@ -243,8 +243,9 @@ def turned_round(
 
 
 def contradicted(rows: Collection[Suggestion], viewer: Viewer) -> dict[int, Suggestion]:
-    """The less sure ones of the suggestions to merge a name into several others, each with the surest: a name can become
-    one other only.
+    """The less sure ones of the suggestions to merge a name into several others, each with the surest.
+
+    A name can become one other only.
     """
     ends = {row.pk: _ends(row) for row in rows}
     known = Counter(end for both in ends.values() for end in both)

@@ -7,7 +7,9 @@ from typing import Any
 from django.db.models import Count, QuerySet
 from pydantic import ValidationError
 
-from memories.models import FollowedSource, ImportBatch, Memory, SourceConflict
+from access.viewer import Viewer
+from memories.models import FollowedRecord, FollowedSource, ImportBatch, Memory, SourceConflict
+from memories.queries import MemoryTitle, titles_of, visible_to
 from memories.records import MemoryRecord, derived_title
 
 # The fields that are compared, by the names of the columns of a memory.
@@ -40,6 +42,13 @@ def conflicts_read(source: FollowedSource, most: int) -> list[Conflict]:
     found = list(source.conflicts.all()[:most])
     memories = Memory.objects.in_bulk([one.memory_id for one in found])
     return [_conflict(one, memories.get(one.memory_id)) for one in found]
+
+
+def newest_read(source: FollowedSource, viewer: Viewer, count: int) -> list[MemoryTitle]:
+    """The memories that came from a source last. Uses followedrecord_memory_idx."""
+    records = FollowedRecord.objects.filter(source=source, memory_id__isnull=False).exclude(stamp=0)
+    ids = [pk for pk in records.order_by("-memory_id").values_list("memory_id", flat=True)[:count] if pk is not None]
+    return titles_of(visible_to(viewer).filter(pk__in=ids).order_by("-pk"))
 
 
 def readings_read(source: FollowedSource, most: int) -> list[ImportBatch]:
