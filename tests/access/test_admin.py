@@ -21,6 +21,18 @@ def curator(client):
     return client
 
 
+def test_the_admin_has_the_bar_and_the_theme_of_the_other_pages(curator):
+    curator.cookies["theme"] = "dark"
+    page = curator.get(KEYS).text
+    header = page.partition('<header class="top has-search">')[2].partition("</header>")[0]
+    assert 'action="/explore/"' in header
+    assert '<a href="/admin/" aria-current="page">Admin' in header
+    assert "css/tokens" in page
+    assert "admin/js/theme" not in page
+    add = curator.get(f"{KEYS}add/").text
+    assert '<a href="/admin/access/apikey/">API keys</a>' in add.partition('aria-label="Breadcrumbs"')[2]
+
+
 def test_new_key_is_shown_once_and_works(curator):
     project = Project.objects.create(slug="alpha", name="Alpha")
     form = {"name": "ci", "scopes": ["read", "write"], "projects": [project.pk]}

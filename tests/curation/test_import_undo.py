@@ -4,7 +4,7 @@ import pytest
 
 from categories.models import Category, Entity
 from curation.suggestions.models import Suggestion
-from memories.models import Memory, MemoryLink
+from memories.models import Memory, MemoryLink, Session
 from memories.records import MemoryChanges
 from memories.services import memory_update
 from tests.memories.imports import (
@@ -70,6 +70,16 @@ def test_undo_puts_back_what_the_batch_changed(jsonl):
     assert everything() != before
     assert "1 memory restored" in run(undo=batch.pk)
     assert everything() == before
+
+
+def test_undo_dates_the_sessions_of_what_it_removes_again(jsonl):
+    run(jsonl({"id": "late", "project": "a", "content": "Late.", "session": "s", "created_at": "2026-02-02"}))
+    run(jsonl({"id": "soon", "project": "a", "content": "Soon.", "session": "s", "created_at": "2026-01-01"}))
+    assert Session.objects.get().begun_at.month == 1
+    run(undo=last_batch().pk)
+    assert Session.objects.get().begun_at.month == 2
+    run(jsonl({"id": "late", "project": "a", "content": "Late.", "session": "s", "created_at": "2026-03-03"}))
+    assert Session.objects.get().begun_at.month == 3
 
 
 def test_undo_names_what_was_edited_since_and_force_undoes_it(jsonl):

@@ -249,7 +249,9 @@ def test_imports_list_what_is_followed_with_its_memories_and_conflicts(owner, co
     assert "No process follows sources at present." in page
     # The imports that it brought are on its own page.
     assert "Imports so far" not in page
-    assert ">1 new</p>" in html_of(owner.get(f"/imports/followed/{source.pk}/"))
+    page = html_of(owner.get(f"/imports/followed/{source.pk}/"))
+    assert ">1 new</p>" in page
+    assert f'<a class="link" href="/m/{Memory.objects.get().pk}/">' in page.partition("Its newest memories")[2]
 
 
 def test_source_that_was_just_named_is_shown_as_being_read_until_it_is(owner, notes, tmp_path):

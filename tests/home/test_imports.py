@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
@@ -310,6 +310,13 @@ def test_file_that_nothing_reads_is_named_and_can_be_removed(owner, place):
     assert owner.post(f"{uploaded.url}remove/").url == "/imports/"
     assert not ImportJob.objects.exists()
     assert list((place / "uploads").iterdir()) == []
+
+
+def test_a_failed_import_says_why(owner, jsonl):
+    with pytest.raises(CommandError):
+        call_command("import_memories", str(jsonl({"id": "a", "content": "Tea.", "importance": 3})), verbosity=0)
+    page = html_of(owner.get("/imports/"))
+    assert "<b>Failed.</b> none of its 1 records could be read; the first, line 1: importance: 3 is too large" in page
 
 
 def test_any_past_import_is_undone_from_the_page_and_edits_stop_it(owner, jsonl, place):

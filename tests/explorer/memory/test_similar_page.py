@@ -6,7 +6,7 @@ from django.test import Client
 
 from access.models import Membership
 from explorer.memory_page import build_similar
-from memories.models import Project
+from memories.models import Memory, Project
 from search.query import SearchQuery
 from search.similar import SimilarResult
 from tests.explorer.memory.test_memory_page import make
@@ -40,6 +40,18 @@ def test_duplicates_are_told_apart_from_what_is_only_similar(reader, brewed):
     assert "and 1 more" in text
     assert "/m/1/" not in text
     assert "/m/4/" not in text
+
+
+def test_duplicates_of_one_project_are_merged_from_there_by_who_may(client, brewed):
+    link = '<a class="link" href="/curate/retag/?take=chosen&amp;do=merge&amp;memory=1&amp;memory=2">Merge…</a>'
+    client.force_login(User.objects.create_superuser("owner"))
+    assert link in html_of(client.get("/m/1/similar/"))
+    assert client.get("/curate/retag/?take=chosen&do=merge&memory=1&memory=2").status_code == 200
+    Memory.objects.filter(pk=2).update(project=Project.objects.create(slug="other"))
+    clear_caches()
+    page = html_of(client.get("/m/1/similar/"))
+    assert "Merge…" not in page
+    assert "Only memories of one project can be merged" in page
 
 
 def test_section_and_page_show_the_same(reader, brewed):
