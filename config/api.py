@@ -33,6 +33,8 @@ Send a key as `Authorization: Bearer mnk_…` or `X-API-Key: mnk_…`; make one 
 `.venv/bin/python manage.py create_api_key NAME --scopes read,write`. Whoever is signed in to the site may also use the
 session, with the CSRF token in `X-CSRFToken` for changes.
 
+    curl -H "Authorization: Bearer $KEY" "$SITE/api/search?q=retries&type=decision&include_facets=1"
+
 Every error has one shape: `error` (a word for programs), `detail` (what was wrong, naming every parameter at fault),
 `suggestion` (what to do) and `did_you_mean` (names that may have been meant). An unknown parameter is an error.
 """

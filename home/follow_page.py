@@ -64,6 +64,7 @@ class FollowPage:
     conflicts: tuple[ShownConflict, ...]
     more_conflicts: str
     readings: tuple[PastImport, ...]
+    stored: str
     newest: tuple[Link, ...]
     """The memories that came last, with their dates."""
 
@@ -131,6 +132,7 @@ def build_follow(
         conflicts=tuple(_shown(source, one) for one in conflicts),
         more_conflicts=number(count - len(conflicts)) if count > len(conflicts) else "",
         # Their times distinguish them; all have the name of the source.
+        stored=number(source.memories),
         newest=tuple(
             Link(plain_title(one.title) or f"#{one.id}", memory_url(one.id), day_label(one.created_at, zone))
             for one in newest
