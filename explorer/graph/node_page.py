@@ -239,6 +239,8 @@ class NodeContext:
     others_label: str
     samples: tuple[MemoryLink, ...]
     heading: str
+    drawn: str
+    """How many of them are drawn, if not all."""
     drawing: Drawing | None
     groups: tuple[NeighbourGroup, ...]
     more: NeighbourGroup | None
@@ -282,6 +284,7 @@ def build_node(
         others_label=other.plural.capitalize(),
         samples=tuple(build_sample(hit, zone, query) for hit in node.samples),
         heading=_heading(around),
+        drawn=_drawn(around),
         drawing=build_drawing(around, _node_links(kind, around)) if around.drawn else None,
         groups=groups,
         more=more,
@@ -318,8 +321,12 @@ def _facts(node: NodeDetail, query: SearchQuery) -> Iterable[Link]:
 def _heading(around: Neighbourhood) -> str:
     if not around.total:
         return "No links" if around.params == AroundRequest() else "No links of this type"
+    return f"Linked with {around.total:,}"
+
+
+def _drawn(around: Neighbourhood) -> str:
     shown = sum(1 for one in strongest(around).drawn if one.level == 1)
-    return f"Linked with {around.total:,}" + (f", the {shown} strongest drawn" if shown < around.total else "")
+    return f", the {shown} strongest drawn" if shown < around.total else ""
 
 
 def _rels(kind: NodeKind, around: Neighbourhood) -> tuple[Link, ...]:
@@ -409,7 +416,8 @@ def _listed(kind: NodeKind, around: Neighbourhood) -> tuple[tuple[NeighbourGroup
         last = groups[-1]
         groups[-1] = NeighbourGroup(last.label, last.items[:_LISTED], is_all=False)
         folded = [*last.items[_LISTED:], *folded]
-    return tuple(groups), NeighbourGroup(f"{len(folded):,} more", tuple(folded)) if folded else None
+    label = f"{len(folded):,} more" + (f" of {around.total:,}" if _unlisted(around) else "")
+    return tuple(groups), NeighbourGroup(label, tuple(folded)) if folded else None
 
 
 def _unlisted(around: Neighbourhood) -> str:

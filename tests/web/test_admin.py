@@ -172,7 +172,7 @@ def test_list_asks_no_query_per_row(curator, model):
     fill(1, 20)
     many = queries_of(curator, address)
     assert few == many
-    assert few <= MOST.get(model, 6)
+    assert few <= MOST.get(model, 7)
 
 
 # Session and user of the request, the rows, and for each filter over a column its values. More than the six of most:
