@@ -136,13 +136,11 @@ def _recalled(recalls: Recalls, zone: tzinfo, today: date) -> RecallsContext:
         return RecallsContext("Never recalled.")
     totals = {day.day: day.total for day in recalls.days}
     since = [totals.get(today - timedelta(days=back), 0) for back in reversed(range(DAYS_KEPT))]
-    makers = [
-        f"{number(count)} by {who}"
-        for count, who in ((recalls.by_agents, "agents"), (recalls.by_people, "people"))
-        if count
-    ]
+    makers = [(count, who) for count, who in ((recalls.by_agents, "agents"), (recalls.by_people, "people")) if count]
+    # One number is not said twice.
+    by = " and ".join(f"by {who}" if len(makers) == 1 else f"{number(count)} by {who}" for count, who in makers)
     return RecallsContext(
-        summary=f"Recalled {plural(recalls.total, 'time')}: {' and '.join(makers)}",
+        summary=f"Recalled {plural(recalls.total, 'time')}, {by}",
         last=moment_label(recalls.last_at, zone),
         last_iso=recalls.last_at.isoformat(),
         days=tuple(

@@ -76,7 +76,7 @@ class MemoryForm(ServiceForm):
     reason = forms.CharField(
         required=False,
         widget=forms.TextInput(attrs={"class": "vLargeTextField"}),
-        help_text="The reason, for the audit trail.",
+        help_text="Why you change it: kept in the history of the memory.",
     )
 
     class Meta:
@@ -283,15 +283,16 @@ class MemoryAdmin(ServiceAdmin):
         if obj is None:
             return (
                 (None, {"fields": ("project", *content)}),
-                ("State", {"fields": state}),
+                ("State and weight", {"fields": state}),
                 ("Dates", {"fields": dates}),
                 ("Provenance", {"fields": provenance}),
             )
         return (
             (None, {"fields": ("project", *content)}),
-            ("State", {"fields": (*state, "successor", "state_reason", "reason")}),
+            ("State and weight", {"fields": ("state", "successor", "shown_reason", *state[1:])}),
             ("Dates", {"fields": (*dates, "updated_at")}),
             ("Provenance", {"fields": (*provenance, "session", "batch", "shown_raw")}),
+            ("This change", {"fields": ("reason",)}),
             ("Related data", {"fields": self.panels}),
             ("Derived", {"fields": (*self.derived, "shown_terms"), "classes": ("collapse",)}),
         )
@@ -299,11 +300,15 @@ class MemoryAdmin(ServiceAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         if obj is None:
             return ()
-        fixed = ("project", "state_reason", "updated_at", "session", "batch", "shown_raw")
+        fixed = ("project", "shown_reason", "updated_at", "session", "batch", "shown_raw")
         return (*fixed, *self.panels, *self.derived, "shown_terms")
 
     def view_on_site(self, memory: Memory) -> str:
         return reverse("explorer:memory", args=[memory.pk])
+
+    @admin.display(description="why it is in this state", empty_value="no reason given")
+    def shown_reason(self, memory: Any) -> str | None:
+        return memory.state_reason or None
 
     @admin.display(description="links")
     def shown_links(self, memory: Any) -> SafeString:

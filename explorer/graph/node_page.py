@@ -239,6 +239,8 @@ class NodeContext:
     others_label: str
     samples: tuple[MemoryLink, ...]
     heading: str
+    in_list: str
+    """How many of them are in the list, if not all."""
     drawn: str
     """How many of them are drawn, if not all."""
     drawing: Drawing | None
@@ -284,11 +286,12 @@ def build_node(
         others_label=other.plural.capitalize(),
         samples=tuple(build_sample(hit, zone, query) for hit in node.samples),
         heading=_heading(around),
+        in_list=_in_list(around),
         drawn=_drawn(around),
         drawing=build_drawing(around, _node_links(kind, around)) if around.drawn else None,
         groups=groups,
         more=more,
-        unlisted=_unlisted(around),
+        unlisted=f"and {left:,} more with fewer memories" if (left := _left_out(around)) else "",
         depths=tuple(_depths(kind, around)),
         rels=_rels(kind, around),
         minimums=tuple(_minimums(around.params.least)),
@@ -322,6 +325,11 @@ def _heading(around: Neighbourhood) -> str:
     if not around.total:
         return "No links" if around.params == AroundRequest() else "No links of this type"
     return f"Linked with {around.total:,}"
+
+
+def _in_list(around: Neighbourhood) -> str:
+    left = _left_out(around)
+    return f", the {around.total - left:,} strongest in the list" if left else ""
 
 
 def _drawn(around: Neighbourhood) -> str:
@@ -416,13 +424,13 @@ def _listed(kind: NodeKind, around: Neighbourhood) -> tuple[tuple[NeighbourGroup
         last = groups[-1]
         groups[-1] = NeighbourGroup(last.label, last.items[:_LISTED], is_all=False)
         folded = [*last.items[_LISTED:], *folded]
-    label = f"{len(folded):,} more" + (f" of {around.total:,}" if _unlisted(around) else "")
+    label = f"{len(folded):,} more"
     return tuple(groups), NeighbourGroup(label, tuple(folded)) if folded else None
 
 
-def _unlisted(around: Neighbourhood) -> str:
-    left = around.unlisted + max(0, len(around.more) - _MORE_LISTED)
-    return f"and {left:,} more with fewer memories" if left else ""
+def _left_out(around: Neighbourhood) -> int:
+    """How many neighbours are not in the list."""
+    return around.unlisted + max(0, len(around.more) - _MORE_LISTED)
 
 
 def _flat(kind: NodeKind, around: Neighbourhood, one: NodeNeighbour) -> NeighbourItem:

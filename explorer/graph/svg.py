@@ -19,6 +19,8 @@ NODES_DRAWN = 20
 _RING = (27.0, 1.0)
 _INNER_RING = (13.0, 0.62)
 _OUTER_RING = (30.0, 1.0)
+# Pixels above and below the center that lines between others leave free.
+_CLEAR = 56
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,21 @@ def _ring(keys: list[Key], across: float, height: float, center: float) -> dict[
     return spots
 
 
+def line_path(one: Spot, other: Spot, middle: Spot) -> str:
+    """A straight line, or one that is bent up or down around `middle` when it would cross the drawing close to it."""
+    ends = f"M{one.x:g} {one.y:g}", f"{other.x:g} {other.y:g}"
+    if middle in (one, other) or (one.x - middle.x) * (other.x - middle.x) >= 0:
+        return "L".join(ends)
+    left, right = abs(one.x - middle.x), abs(other.x - middle.x)
+    off = (one.y * right + other.y * left) / (left + right) - middle.y
+    # Lines keep their order, squeezed into what is left above or below the name in the middle.
+    clear = math.copysign(_CLEAR + abs(off) * (1 - _CLEAR / middle.y), off)
+    # The point of a quadratic curve through (middle.x, middle.y + clear), which it passes at `share` of its way.
+    share = math.sqrt(left) / (math.sqrt(left) + math.sqrt(right))
+    bend = (middle.y + clear - (1 - share) ** 2 * one.y - share**2 * other.y) / (2 * share * (1 - share))
+    return f"{ends[0]}Q{middle.x:g} {bend:.1f} {ends[1]}"
+
+
 # Maximum length of a name in a wide, a medium and a narrow drawing, with one ring or two.
 _ONLY = (27, 18, 11)
 _MIDDLE = (40, 32, 20)
@@ -94,10 +111,8 @@ class DrawnNode:
 
 @dataclass(frozen=True, slots=True)
 class DrawnLine:
-    x1: str
-    y1: str
-    x2: str
-    y2: str
+    path: str
+    """The `d` of a path: x in percent, y in pixels."""
     width: int
     """1 to 4."""
     is_stated: bool
@@ -168,10 +183,14 @@ def build_drawing(around: Neighbourhood, links: Mapping[int, tuple[str, str]]) -
         for one in around.drawn
     ]
     lines = [
-        _line(spots[line.source], spots[line.target], line.edge.evidence / most, stated=bool(line.edge.ties),
-              spoke=around.center.id in (line.source, line.target))
+        DrawnLine(
+            path=line_path(spots[line.source], spots[line.target], layout.middle),
+            width=1 + min(3, int(4 * math.sqrt(line.edge.evidence / most))),
+            is_stated=bool(line.edge.ties),
+            is_spoke=around.center.id in (line.source, line.target),
+        )
         for line in around.lines
-    ]  # fmt: skip
+    ]
     return Drawing(
         height=layout.height,
         nodes=(_middle(around, layout.middle, colours), *nodes),
@@ -196,18 +215,6 @@ def _middle(around: Neighbourhood, spot: Spot, colours: Mapping[str, int]) -> Dr
         anchor="middle",
         shift="0",
         is_middle=True,
-    )
-
-
-def _line(one: Spot, other: Spot, share: float, *, stated: bool, spoke: bool) -> DrawnLine:
-    return DrawnLine(
-        x1=f"{one.x:g}%",
-        y1=f"{one.y:g}",
-        x2=f"{other.x:g}%",
-        y2=f"{other.y:g}",
-        width=1 + min(3, int(4 * math.sqrt(share))),
-        is_stated=stated,
-        is_spoke=spoke,
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from categories.queries import Term
 from explorer.graph.neighbourhood import Edge, Neighbourhood, NodeLink, NodeNeighbour
 from explorer.graph.params import AroundRequest
-from explorer.graph.svg import MARGIN, ROW, lay_out, strongest
+from explorer.graph.svg import MARGIN, ROW, Spot, lay_out, line_path, strongest
 
 
 @given(st.integers(0, 59))
@@ -34,6 +34,20 @@ def test_second_step_stands_outside_next_to_what_it_hangs_on():
     layout = lay_out("ab", [("z", "a"), ("y", "b"), ("x", "a")])
     assert [key for key in layout.spots if key in "xyz"] == ["z", "x", "y"]
     assert abs(layout.spots["x"].x - 50) > abs(layout.spots["a"].x - 50)
+
+
+def test_lines_go_round_the_name_in_the_middle():
+    middle = Spot(50, 220, is_left=False)
+    left, right = Spot(24, 230, is_left=True), Spot(77, 200, is_left=False)
+    assert line_path(middle, left, middle) == "M50 220L24 230"
+    assert line_path(Spot(70, 80, is_left=False), right, middle) == "M70 80L77 200"
+    begin, bend = line_path(left, right, middle).split("Q")
+    x, y, end = bend.split(" ", 2)
+    assert (begin, x, end) == ("M24 230", "50", "77 200")
+    # Lines that differ by little stay in the order of their ends, above or below.
+    lower = float(line_path(Spot(24, 236, is_left=True), right, middle).split("Q")[1].split()[1])
+    assert float(y) < lower < 220 - 56
+    assert float(line_path(Spot(24, 250, is_left=True), right, middle).split("Q")[1].split()[1]) > 220 + 56
 
 
 def test_drawing_has_the_twenty_strongest_by_type_and_their_lines():
