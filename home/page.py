@@ -74,6 +74,8 @@ class Growth:
 
     plot: Plot
     series: tuple[Series, ...]
+    scale: tuple[tuple[str, str], ...]
+    """Round numbers up to the largest: how far down they are, in percent, and how they are written."""
     headings: tuple[str, ...]
     rows: tuple[tuple[Link, tuple[str, ...]], ...]
 
@@ -298,7 +300,8 @@ def _growth(found: Overview, zone: tzinfo, now: datetime) -> Growth:
         for place, (bar, plot_bar) in enumerate(zip(bars, plot.bars, strict=True))
         if bar.all
     )
-    return Growth(plot, tuple(series), tuple(part.label for _, part, _ in columns), rows)
+    scale = tuple((f"{_height(value, peak)}%", f"{value:,}") for value in _round_values(peak))
+    return Growth(plot, tuple(series), scale, tuple(part.label for _, part, _ in columns), rows)
 
 
 def _strip(found: Overview, today: date) -> DayStrip:
@@ -334,6 +337,13 @@ def _strip_months(found: Overview, days: Sequence[date]) -> Iterator[tuple[str, 
         label = f"{name} {day.year}: {memories(count)}"
         # A week whose first days are of the month before is that month's.
         yield f"{100 * -(-n // 7) / STRIP_WEEKS:.2f}%", Link(name, url, label)
+
+
+def _round_values(peak: int) -> range:
+    """Multiples of 1, 2 or 5 times a power of ten up to `peak`: from two to four, or one of a peak of one."""
+    steps = (times * 10**power for power in range(len(str(peak))) for times in (1, 2, 5))
+    step = next(step for step in steps if peak < 5 * step)
+    return range(step, peak + 1, step)
 
 
 def _height(count: int, peak: int) -> str:

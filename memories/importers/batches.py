@@ -115,7 +115,7 @@ def import_path(
             with contextlib.suppress(DatabaseError, psycopg.Error):
                 batch.delete()
         elif batch:
-            _fail(batch, error, attempt.refusals)
+            _fail(batch, path, error, attempt.refusals)
         raise
     tally = attempt.tally
     if batch_id is not None and (tally.created or tally.updated):
@@ -248,12 +248,14 @@ def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord
         changes_record_batch(event, batch.pk)
 
 
-def _fail(batch: ImportBatch, error: BaseException, refusals: list[RefusedRecord]) -> None:
+def _fail(batch: ImportBatch, path: Path, error: BaseException, refusals: list[RefusedRecord]) -> None:
     """Mark a batch as failed. If the database is gone, it stays `running` until the next import."""
     if isinstance(error, KeyboardInterrupt):
         reason = "It was interrupted."
     else:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    # An upload is known by its name, not by where it is stored.
+    reason = reason.replace(str(path), batch.origin)
     with contextlib.suppress(DatabaseError, psycopg.Error):
         ImportBatch.objects.filter(pk=batch.pk).update(
             state=ImportBatch.State.FAILED,

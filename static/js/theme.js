@@ -41,8 +41,9 @@
   });
   document.addEventListener("DOMContentLoaded", () => {
     show(root.dataset.theme ?? "");
-    // Nobody is signed in: the recent searches of whoever was are not for the next person.
-    if (!document.querySelector("header .person")) localStorage.removeItem("recent-searches");
+    // Nobody is signed in: the recent searches of whoever was are not for the next person. A pop-up has no header.
+    const header = document.querySelector("header");
+    if (header && !header.querySelector(".person")) localStorage.removeItem("recent-searches");
   });
   document.addEventListener("htmx:historyRestore", () => show(root.dataset.theme ?? ""));
 })();

@@ -319,6 +319,19 @@ def test_a_failed_import_says_why(owner, jsonl):
     assert "<b>Failed.</b> none of its 1 records could be read; the first, line 1: importance: 3 is too large" in page
 
 
+def test_a_failed_upload_says_why_without_where_it_is_stored(owner, client, place):
+    headers = key("read", "write", "curate")
+    lines = b'{"id": "a", "content": "Tea.", "importance": 3}\n'
+    named = {"name": "tea.jsonl", "size": len(lines)}
+    job = client.post("/api/imports", named, content_type="application/json", headers=headers).json()["id"]
+    send(client, headers, lines, job, 0)
+    client.post(f"/api/imports/{job}/start", {}, content_type="application/json", headers=headers)
+    jobs_run()
+    page = html_of(owner.get("/imports/"))
+    assert "<b>Failed.</b> none of its 1 records could be read; the first, line 1: importance: 3 is too large" in page
+    assert str(place) not in page
+
+
 def test_any_past_import_is_undone_from_the_page_and_edits_stop_it(owner, jsonl, place):
     call_command("import_memories", str(jsonl(*LINES[:2])), verbosity=0)
     batch = ImportBatch.objects.get().pk
