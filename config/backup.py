@@ -141,7 +141,7 @@ def backup_create(path: Path, stop: Stop = lambda: False) -> Manifest:
         ) from error
     except psycopg.Error as error:
         raise BackupError(
-            f"The database stopped answering: {error} Nothing is left of the backup; try again."
+            f"The database does not answer: {str(error).strip().rstrip('.')}. Nothing is left of the backup; try again."
         ) from error
     finally:
         draft.unlink(missing_ok=True)

@@ -82,22 +82,22 @@ def _make(folder: Path, stop: Stop) -> tuple[Path, Manifest]:
     try:
         manifest = backup_create(path, stop)
     except (BackupError, DatabaseError) as error:
-        _note_failure(error)
+        _note(f"The last one failed: {str(error).strip()}")
         raise
     with contextlib.suppress(OSError):
         settings.BACKUP_FAILURE.unlink(missing_ok=True)
-    try:
-        for old in backups_in(folder)[: -settings.BACKUP_KEEP]:
-            old.unlink()
-    except OSError as error:
-        _note_failure(BackupError(f"The backup is complete, but an old one cannot be removed: {error}"))
+    for old in backups_in(folder)[: -settings.BACKUP_KEEP]:
+        try:
+            old.unlink(missing_ok=True)
+        except OSError as error:
+            _note(f"The last one is complete, but {old.name} cannot be removed: {error.strerror}.")
     return path, manifest
 
 
-def _note_failure(error: Exception) -> None:
-    """Leave word for the status page, until a backup is made."""
+def _note(text: str) -> None:
+    """Leave word for the status page, until the next backup is made."""
     with contextlib.suppress(OSError):  # a full disk has no room for its own complaint
-        settings.BACKUP_FAILURE.write_text(str(error).strip())
+        settings.BACKUP_FAILURE.write_text(text)
 
 
 @contextlib.contextmanager
@@ -108,7 +108,7 @@ def _folder_locked() -> Iterator[Path | None]:
         lock = (folder / settings.BACKUP_LOCK).open("ab")
     except OSError as error:
         failure = BackupError(f"Backups cannot be written to {folder}: {error.strerror}. Set BACKUP_FOLDER.")
-        _note_failure(failure)
+        _note(f"The last one failed: {failure}")
         raise failure from error
     with lock:
         try:
@@ -116,6 +116,8 @@ def _folder_locked() -> Iterator[Path | None]:
         except BlockingIOError:
             yield None
         else:
+            # No longer one that is about to start.
+            lock.truncate(0)
             yield folder
 
 

@@ -136,7 +136,9 @@ class Series:
 @dataclass(frozen=True, slots=True)
 class Plot:
     caption: str
-    """The dates, and after a comma the interval and the highest bar."""
+    """The dates, the interval and the highest bar."""
+    period: str = ""
+    """The dates of the bars."""
     bars: tuple[PlotBar, ...] = ()
     slots: int = 0
     all_path: str = ""
@@ -163,19 +165,13 @@ class Plot:
     """Whether the numbers are lower bounds."""
     series: tuple[Series, ...] = ()
     """The bars by the values of a facet, instead of `now_path` and `partial_bars`."""
+    splits: tuple[Option, ...] = ()
+    """The facets that can divide the bars."""
 
     @property
     def is_long(self) -> bool:
         """Whether it has more bars than two, which would be as wide as a page and say no more than their dates."""
         return len(self.bars) > 2
-
-    @property
-    def period(self) -> str:
-        """The dates of the caption."""
-        return self.caption.partition(", by ")[0]
-
-    splits: tuple[Option, ...] = ()
-    """The facets that can divide the bars."""
 
 
 def build_plot(
@@ -195,6 +191,7 @@ def build_plot(
     chosen = _chosen_bars(query, histogram.bars, zone, now)
     return Plot(
         caption=_caption(query, histogram),
+        period=_period(histogram),
         bars=_bars(query, histogram, split),
         slots=len(histogram.bars),
         # Without dates both are the same, and the coloured bars would cover the pale ones.
@@ -379,12 +376,11 @@ def _caption(query: SearchQuery, histogram: Histogram) -> str:
 
     The period is the chosen one; without dates it is that of the bars.
     """
-    filled = [bar for bar in histogram.bars if bar.count] or [bar for bar in histogram.bars if bar.all]
-    if not filled:
+    if not any(bar.all for bar in histogram.bars):
         return "No dates"
     by = f"by {histogram.interval.value}" if histogram.step == 1 else f"by {histogram.step} years"
     chosen = dates_label(query) if query.has_dates else ""
-    spread = chosen[:1].upper() + chosen[1:] if chosen else _spread(filled[0], filled[-1], histogram)
+    spread = chosen[:1].upper() + chosen[1:] if chosen else _period(histogram)
     if histogram.peak is None or not histogram.peak.count:
         return f"{spread}, {by} · none within the dates"
     peak = number(histogram.peak.count, at_least=histogram.at_least)
@@ -392,8 +388,12 @@ def _caption(query: SearchQuery, histogram: Histogram) -> str:
     return f"{spread}, {by} · peak {peak} {at} {histogram.peak.label}"
 
 
-def _spread(first: Bar, last: Bar, histogram: Histogram) -> str:
-    start, end = _day(first.first), _day(last.last)
+def _period(histogram: Histogram) -> str:
+    """The dates from the first to the last bar with a memory: "Jan 2018 – Dec 2023"; empty without any."""
+    filled = [bar for bar in histogram.bars if bar.count] or [bar for bar in histogram.bars if bar.all]
+    if not filled:
+        return ""
+    start, end = _day(filled[0].first), _day(filled[-1].last)
     if histogram.interval == Interval.YEAR:
         return str(start.year) if start.year == end.year else f"{start.year} – {end.year}"
     if histogram.interval in {Interval.QUARTER, Interval.MONTH}:

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Literal, TypeVar
 
+from django.conf import settings
+from django.db import OperationalError
 from django.db.models import Count, Max, Min, Q
+from psycopg.errors import QueryCanceled
 from pydantic import Field
 
 from access.models import ApiKey
@@ -15,6 +18,7 @@ from memories.queries import visible_to
 from search.baseline_counts import corpus_counts
 from search.engines import with_engine
 from search.facets import DEFAULT_STATES
+from search.snapshots import snapshot
 from search.word_condition import has_words
 from text.formatting import legible
 from web.errors import close_to
@@ -128,7 +132,7 @@ def list_sessions(request: SessionsRequest, viewer: Viewer) -> Listed[ListedSess
     """The sessions of the projects that a viewer may see. Memories are counted for the page alone. Uses the index
     session_begun_idx.
 
-    Raises QueryError for a project that the viewer does not see.
+    Raises QueryError for a project that the viewer does not see, and for words that too many memories have.
     """
     watch = Stopwatch()
     with watch.stage("hits"):
@@ -162,11 +166,24 @@ def first_titles(sessions: Iterable[Session], viewer: Viewer) -> dict[int, str]:
 
 
 def _session_has(text: str, viewer: Viewer) -> Q:
-    """A condition for sessions with a text in their id or title, or with a memory that has its words."""
+    """A condition for sessions with a text in their id or title, or with a memory that has its words.
+
+    Raises QueryError if so many memories have them that to look at all takes too long.
+    """
     named = Q(external_id__icontains=text) | Q(title__icontains=text)
     if not (words := has_words(text)):
         return named
-    return named | Q(pk__in=visible_to(viewer).filter(words, session__isnull=False).order_by().values("session_id"))
+    memories = visible_to(viewer).exclude(state=Memory.State.DELETED).filter(words, session__isnull=False)
+    # Once for the page and the total, since all of these memories are read.
+    try:
+        with snapshot(settings.SEARCH_FACET_TIMEOUT_MS):
+            found = list(memories.order_by().values_list("session_id", flat=True).distinct())
+    except OperationalError as error:
+        if not isinstance(error.__cause__, QueryCanceled):
+            raise
+        message = f"too many memories have the words of '{legible(text, 40)}': it took too long to look at them"
+        raise QueryError([Problem("search", message, "add a word that fewer have")]) from None
+    return named | Q(pk__in=found)
 
 
 def visible_project_ids(slugs: Iterable[str], viewer: Viewer) -> list[int]:

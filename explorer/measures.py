@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import math
 import shutil
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,12 +24,15 @@ from search.query import SearchQuery
 from search.run import totals
 from text.formatting import memories, number, plural
 from web.exchange import recent_answers
+from web.processes import start_once
 
 # Below this share of the disk, or this many bytes, writes may soon fail.
 _LITTLE_SHARE = 0.05
 _LITTLE_BYTES = 2_000_000_000
 # Without a schedule, a backup of this age needs attention.
 _OLD_BACKUP = timedelta(days=7)
+# A process that was started to make one takes as long until it begins, at most.
+_STARTING_SECONDS = 60
 # A slow answer that people notice.
 _SLOW_SECONDS = 1.0
 
@@ -173,16 +177,31 @@ def _server() -> tuple[Measure, ...]:
     )
 
 
+def backup_start() -> None:
+    """Start a process that makes a backup in the folder of the settings, unless one does already."""
+    if backup_is_running():
+        return
+    # If the folder cannot be written to, the process says so.
+    with contextlib.suppress(OSError):
+        Path(settings.BACKUP_FOLDER).mkdir(mode=0o700, parents=True, exist_ok=True)
+        _backup_lock().write_text("starting")
+    start_once(["backup"])
+
+
 def backup_is_running() -> bool:
-    """Whether a process of this machine makes a backup in the folder of the settings."""
+    """Whether a process of this machine makes a backup in the folder of the settings, or has just been started to."""
     try:
-        with (Path(settings.BACKUP_FOLDER) / settings.BACKUP_LOCK).open("rb") as lock:
+        with _backup_lock().open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return bool(lock.read(1)) and time.time() - _backup_lock().stat().st_mtime < _STARTING_SECONDS
     except BlockingIOError:
         return True
     except OSError:  # there is no folder yet, or none that can be read
         return False
-    return False
+
+
+def _backup_lock() -> Path:
+    return Path(settings.BACKUP_FOLDER) / settings.BACKUP_LOCK
 
 
 def _last_backup(now: datetime) -> Measure:
@@ -196,7 +215,7 @@ def _last_backup(now: datetime) -> Measure:
     except OSError as error:
         reason = f" The folder of backups cannot be read: {error.strerror}."
     with contextlib.suppress(FileNotFoundError, PermissionError):
-        reason = reason or f" The last one failed: {settings.BACKUP_FAILURE.read_text()}"
+        reason = reason or f" {settings.BACKUP_FAILURE.read_text()}"
     back_up = Link("Back up now", path_of("explorer:back_up"))
     scheduled = f"One is due every {plural(hours, 'hour')}." if hours else "None are scheduled."
     remedy = "Make one now, and see why none was made."

@@ -14,6 +14,10 @@ from web.params import QueryError
 from web.timing import server_timing
 
 
+# What cannot be answered is named, and the sessions are listed without it.
+_LEFT_OUT = {"project": (), "search": ""}
+
+
 @require_safe
 @login_required
 def sessions(request: PageRequest) -> HttpResponse:
@@ -22,7 +26,8 @@ def sessions(request: PageRequest) -> HttpResponse:
     try:
         found = list_sessions(asked, viewer)
     except QueryError as error:
-        asked, problems = asked.replace(project=()), (*problems, *error.problems)
+        without = {one.parameter: _LEFT_OUT[one.parameter] for one in error.problems}
+        asked, problems = asked.replace(**without), (*problems, *error.problems)
         found = list_sessions(asked, viewer)
     context = build_sessions(found, asked, viewer.timezone, problem_notices(problems))
     response = private(render(request, "explorer/sessions.html", {"page": context}))

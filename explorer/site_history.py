@@ -248,8 +248,8 @@ _TROUBLES: dict[str, tuple[Trouble, Words]] = {
     "errors": (
         lambda one: one.errors > 0,
         lambda found: (
-            f"{plural(sum(one.errors for one in found), 'answer')} of {sum(one.answers for one in found):,} failed or "
-            "were refused because of the server. The log has a line for each."
+            f"{plural(sum(one.errors for one in found), 'answer')} of {sum(one.answers for one in found):,} failed "
+            "because of the server. The log has a line for each."
         ),
     ),
     "slow": (

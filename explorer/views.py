@@ -38,7 +38,7 @@ from explorer.http import (
 from explorer.links import explore_url
 from explorer.map_view import map_of
 from explorer.matrix_page import MatrixPageRequest, build_matrix
-from explorer.measures import backup_is_running, measure_groups, to_watch
+from explorer.measures import backup_start, measure_groups, to_watch
 from explorer.memory_edit import REPLACED_BY, REPLACES, TERMS, EditForm
 from explorer.memory_page import build_memory, build_similar
 from explorer.page import (
@@ -76,7 +76,6 @@ from search.unified.service import UnifiedResult, unified
 from search.why_not import WhyNotRequest, why_not
 from web.errors import Refusal
 from web.params import QueryError
-from web.processes import start_once
 from web.timing import server_timing
 from web.validation import Problem
 
@@ -367,7 +366,8 @@ def similar(request: PageRequest, memory_id: int) -> HttpResponse:
         found = similar_memories(memory_id, SimilarRequest(limit=limit), SearchQuery(), viewer)
     except MemoryNotFoundError as error:
         raise Http404(f"There is no memory {memory_id} that you can see.") from error
-    project = Project.objects.get(memories=memory_id) if any(one.is_duplicate for one in found.memories) else None
+    has_duplicates = any(one.is_duplicate for one in found.memories)
+    project = Project.objects.filter(memories=memory_id).first() if has_duplicates else None
     writes_to = project.slug if project and viewer.may_write(project.pk) else ""
     context = build_similar(memory_id, found, _origin_query(request), viewer.timezone, writes_to=writes_to)
     return page_response(
@@ -407,8 +407,7 @@ def back_up(request: HttpRequest) -> HttpResponse:
     """Start a backup in the background. Small sites have it when the page is there again."""
     if not may_write_everything(page_viewer(request)):
         raise PermissionDenied("Only who may write to all projects makes backups.")
-    if not backup_is_running():
-        start_once(["backup"])
+    backup_start()
     messages.info(
         request,
         "A backup is being made. Load this page again for its end: its time is below then, or the reason if it fails.",

@@ -4,7 +4,7 @@ from django.db.models import BooleanField, F, Func, Q, Value
 
 from memories.models import Project
 from search.engines.sql import tsquery
-from text.query_syntax import parse_text
+from text.query_syntax import TextQuery, parse_text
 
 
 class TermsMatch(Func):
@@ -16,11 +16,21 @@ class TermsMatch(Func):
 
 
 def has_words(text: str) -> Q:
-    """A condition for memories with all words of a text, in the language of any project; empty without words."""
+    """A condition for memories with all words of a text, or of one of its alternatives, and with none that it excludes.
+
+    In the language of any project; empty without words to look for.
+    """
     found = Q()
     for language in Project.objects.order_by().values_list("language", flat=True).distinct():
-        patterns = parse_text(text, language).positive
-        if patterns:
-            terms = Value(" & ".join(f"({tsquery(pattern)})" for pattern in patterns))
-            found |= Q(TermsMatch(F("terms"), terms))
+        words = parse_text(text, language)
+        if words.positive:
+            found |= Q(TermsMatch(F("terms"), Value(_all_of(words))))
     return found
+
+
+def _all_of(words: TextQuery) -> str:
+    parts = [*map(tsquery, words.required), *(f"!({tsquery(pattern)})" for pattern in words.excluded)]
+    if words.groups:
+        groups = (" & ".join(f"({tsquery(one)})" for one in (*group.phrases, *group.words)) for group in words.groups)
+        parts.append(" | ".join(f"({group})" for group in groups))
+    return " & ".join(f"({part})" for part in parts)

@@ -502,7 +502,9 @@ def build_many(
     `left_out` has no tick; `instead` has those that contradict others, with the surest of these.
     """
     listed = [one.row.pk for one in (*doubtful, *surest)]
-    others = count - len(listed)
+    # Those that contradict a listed or a surer one stay open.
+    unlisted = len(instead.keys() - set(listed))
+    others = count - len(listed) - unlisted
     more = f", and {number(others)} more" if others else ""
     return ManyContext(
         kind=kind_labels()[query.kind],
@@ -514,8 +516,8 @@ def build_many(
         surest=tuple(_row_of_many(one, query, instead.get(one.row.pk)) for one in surest),
         listed=" ".join(map(str, listed)),
         left_out=frozenset(left_out),
-        contradicted=len(instead),
-        some=f"{number(len(listed))} of {number(count)} are listed." if others else "",
+        contradicted=len(instead) - unlisted,
+        some=f"{number(len(listed))} of {number(count)} are listed." if others or unlisted else "",
         all_url=f"{many_url(query)}&list=all",
         accept_label=f"Accept those ticked{more}",
         reject_label=f"Reject those ticked{more}",

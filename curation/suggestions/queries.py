@@ -242,16 +242,18 @@ def turned_round(
     return turned | {row.pk for row in rows if row.pk not in counts and (row.applied or {}).get("turned")}
 
 
-def contradicted(rows: Collection[Suggestion], viewer: Viewer) -> dict[int, Suggestion]:
+def contradicted(
+    rows: Collection[Suggestion], viewer: Viewer, turned: Collection[int] | None = None
+) -> dict[int, Suggestion]:
     """The less sure ones of the suggestions to merge a name into several others, each with the surest.
 
-    A name can become one other only.
+    A name can become one other only. `turned` has those of the rows that are turned round, if they are known.
     """
     ends = {row.pk: _ends(row) for row in rows}
     known = Counter(end for both in ends.values() for end in both)
     # Which of both ends stays is counted only where it matters.
     doubled = [row for row in rows if any(known[end] > 1 for end in ends[row.pk])]
-    turned = turned_round(doubled, viewer)
+    turned = turned_round(doubled, viewer) if turned is None else turned
     surest: dict[tuple[str, TermRef], Suggestion] = {}
     found: dict[int, Suggestion] = {}
     for row in sorted(doubled, key=lambda row: (-row.confidence, row.pk)):

@@ -298,11 +298,11 @@ def suggestions_decide(
     rows = Suggestion.objects.in_bulk(ids)
     # The directions that the page shows, which accepting the first of them may change for the others.
     turned = turned_round(rows.values(), viewer)
-    surer = {} if reject else contradicted(rows.values(), viewer)
+    surer = {} if reject else contradicted(rows.values(), viewer, turned)
     decided, since = 0, timezone.now()
     for pk in ids:
         if pk in surer:
-            refused[f"{_pair(rows[pk])} contradicts {_pair(surer[pk])}, which is surer."] = None
+            refused[f"{_pair(rows[pk])}, since {_pair(surer[pk])} comes first."] = None
             continue
         try:
             if reject:

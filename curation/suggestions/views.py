@@ -24,6 +24,7 @@ from curation.suggestions.pages import (
     review_url,
 )
 from curation.suggestions.params import ReviewQuery
+from curation.suggestions.proposals import NAME_KINDS
 from curation.suggestions.queries import (
     GROUPED_KINDS,
     PAGE,
@@ -144,7 +145,7 @@ def accept_many(request: HttpRequest) -> HttpResponse:
     listed = MAX_AT_ONCE if lists_all or count <= _LISTED else _SAMPLE
     doubtful = with_names(rows.order_by("confidence", "-id")[:listed], viewer)
     surest = with_names(rows[: min(_SAMPLE_OF_SUREST, max(0, count - listed))], viewer)
-    surer = contradicted(list(rows[:count]), viewer)
+    surer = contradicted(list(rows[:count]), viewer) if query.kind in NAME_KINDS else {}
     # Those listed for the first time have no tick if they contradict a surer one.
     left_out |= surer.keys() - _numbers(request, "listed")
     firsts = {one.row.pk: one for one in with_names({one.pk: one for one in surer.values()}.values(), viewer)}

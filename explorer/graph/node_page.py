@@ -60,6 +60,7 @@ _MORE_LISTED = 80
 # Neighbours of a group that are listed at once.
 _LISTED = 12
 _MOST_EVIDENCE = 100
+_SHARED = "Mentioned in the same memories"
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +372,7 @@ def _groups(kind: NodeKind, around: Neighbourhood) -> tuple[NeighbourGroup, ...]
         for tie in one.edge.ties:
             found.setdefault((False, _tie_label(kind, around.center, tie)), []).append(_tied(kind, around, one, tie))
         if not one.edge.ties:
-            found.setdefault((True, "Mentioned in the same memories"), []).append(
+            found.setdefault((True, _SHARED), []).append(
                 _shared_item(kind, around.center, one)
             )
     return tuple(
@@ -417,15 +418,16 @@ def _further(kind: NodeKind, around: Neighbourhood) -> tuple[NeighbourGroup, ...
 
 
 def _listed(kind: NodeKind, around: Neighbourhood) -> tuple[tuple[NeighbourGroup, ...], NeighbourGroup | None]:
-    """The groups that are listed at once, and what is folded away: the weaker ones of the last group and the rest."""
-    groups = [*_groups(kind, around), *_further(kind, around)]
+    """The groups that are listed at once, and what is folded away: the weaker ones of shared memories and the rest."""
+    groups = list(_groups(kind, around))
     folded = [_flat(kind, around, one) for one in around.more[:_MORE_LISTED]]
-    if groups and len(groups[-1].items) > _LISTED + 2:
-        last = groups[-1]
-        groups[-1] = NeighbourGroup(last.label, last.items[:_LISTED], is_all=False)
-        folded = [*last.items[_LISTED:], *folded]
-    label = f"{len(folded):,} more"
-    return tuple(groups), NeighbourGroup(label, tuple(folded)) if folded else None
+    # The label of a stated group says what its items are: none is taken out of it.
+    if groups and groups[-1].label == _SHARED and len(groups[-1].items) > _LISTED + 2:
+        items = groups[-1].items
+        groups[-1] = NeighbourGroup(_SHARED, items[:_LISTED], is_all=False)
+        folded = [*items[_LISTED:], *folded]
+    more = NeighbourGroup(f"{len(folded):,} more", tuple(folded)) if folded else None
+    return (*groups, *_further(kind, around)), more
 
 
 def _left_out(around: Neighbourhood) -> int:

@@ -45,10 +45,12 @@ def conflicts_read(source: FollowedSource, most: int) -> list[Conflict]:
 
 
 def newest_read(source: FollowedSource, viewer: Viewer, count: int) -> list[MemoryTitle]:
-    """The memories that came from a source last. Uses followedrecord_memory_idx."""
+    """The memories that came from a source last, but for deleted ones. Uses followedrecord_memory_idx."""
     records = FollowedRecord.objects.filter(source=source, memory_id__isnull=False).exclude(stamp=0)
-    ids = [pk for pk in records.order_by("-memory_id").values_list("memory_id", flat=True)[:count] if pk is not None]
-    return titles_of(visible_to(viewer).filter(pk__in=ids).order_by("-pk"))
+    # Some of the last ones may be deleted, and two records may be of one memory.
+    ids = records.order_by("-memory_id").values_list("memory_id", flat=True)[: 5 * count]
+    stored = visible_to(viewer).filter(pk__in=list(ids)).exclude(state=Memory.State.DELETED)
+    return titles_of(stored.order_by("-pk")[:count])
 
 
 def readings_read(source: FollowedSource, most: int) -> list[ImportBatch]:

@@ -1,19 +1,23 @@
 """Projects, tags and sessions as lists, and who asks, also for a key that may see only a part."""
 
 import re
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import OperationalError
 from django.test import Client
+from psycopg.errors import QueryCanceled
 
 from access.keys import make_key
 from access.models import Membership
 from access.viewer import command_viewer
 from categories.models import TagAlias
-from memories.models import Project, Session
+from explorer import listings
+from memories.models import Memory, Project, Session
 from memories.records import MemoryChanges, MemoryRecord
-from memories.services import memory_archive, memory_create, memory_update
+from memories.services import memory_archive, memory_create, memory_delete, memory_restore, memory_update
 from tests.html import html_of
 
 pytestmark = pytest.mark.django_db
@@ -164,7 +168,14 @@ def test_a_session_begins_with_its_first_memory_whatever_happens_to_that(key, co
     assert begun() == "2026-01-05"
     change(second, session="other")
     assert begun() == "2026-02-03"
-    assert Session.objects.get(external_id="other").begun_at.date().isoformat() == "2026-01-05"
+    other = Session.objects.get(external_id="other")
+    assert other.begun_at.date().isoformat() == "2026-01-05"
+    memory_delete(memory_id=second.pk, viewer=command_viewer(), reason="old")
+    other.refresh_from_db()
+    assert other.begun_at is None
+    memory_restore(memory_id=second.pk, viewer=command_viewer())
+    other.refresh_from_db()
+    assert other.begun_at.date().isoformat() == "2026-01-05"
 
 
 def test_sessions_are_found_by_the_words_of_their_memories(key, session):
@@ -172,6 +183,27 @@ def test_sessions_are_found_by_the_words_of_their_memories(key, session):
     assert get(key("boat"), "/sessions?search=two")["total"] == 0
     assert get(key(), "/sessions?search=zeppelin")["total"] == 0
     assert get(key(), "/sessions?search=%25%26%7C!")["total"] == 0
+    # As in a search: alternatives, and words that exclude.
+    assert get(key(), "/sessions?search=zeppelin+or+two")["total"] == 1
+    assert get(key(), "/sessions?search=two+length")["total"] == 1
+    assert get(key(), "/sessions?search=two+-length")["total"] == 0
+    memory_delete(memory_id=Memory.objects.get(title="Two.").pk, viewer=command_viewer(), reason="old")
+    assert get(key(), "/sessions?search=two")["total"] == 0
+
+
+def test_words_that_too_many_memories_have_are_named_and_the_sessions_listed_without(key, session, client, monkeypatch):
+    @contextmanager
+    def too_slow(timeout_ms):
+        raise OperationalError("canceling statement due to statement timeout") from QueryCanceled()
+        yield
+
+    monkeypatch.setattr(listings, "snapshot", too_slow)
+    reply = get(key(), "/sessions?search=two", 422)
+    assert "too many memories have the words of 'two'" in reply["detail"]
+    client.force_login(User.objects.create_superuser("ada"))
+    page = html_of(client.get("/sessions/?search=two"))
+    assert "it took too long to look at them" in page
+    assert f'href="/sessions/{session.pk}/"' in page
 
 
 def test_a_session_lists_what_it_did_in_order(key, session, client):

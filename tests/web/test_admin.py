@@ -175,7 +175,7 @@ def test_list_asks_no_query_per_row(curator, model):
     assert few <= MOST.get(model, 7)
 
 
-# Session and user of the request, the rows, and for each filter over a column its values. More than the six of most:
+# Session and user of the request, the rows, and for each filter over a column its values. More than the seven of most:
 MOST = {
     AuditEvent: 10,
     Curation: 8,

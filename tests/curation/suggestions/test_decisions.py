@@ -413,7 +413,7 @@ def test_of_pairs_that_contradict_each_other_many_accept_only_the_surest(db):
             remember("hills", f"{tag} {number}", f"A walk to the {tag}, number {number}.", tags=[tag])
     sure, unsure = tag_pair("hil", "hill", 0.9), tag_pair("hil", "hall", 0.8)
     done = suggestions_decide(query=ReviewQuery(kind="tag_duplicate"), shown=2, viewer=EVERYTHING)
-    assert done.message == ("1 accepted. Not accepted: “hil” and “hall” contradicts “hil” and “hill”, which is surer.")
+    assert done.message == ("1 accepted. Not accepted: “hil” and “hall”, since “hil” and “hill” comes first.")
     assert [Suggestion.objects.get(pk=one.pk).state for one in (sure, unsure)] == ["accepted", "open"]
     # Nor would it merge by itself the tag that now has the name.
     with pytest.raises(SuggestionRefusedError, match="“hil” is another name of “hill” now"):
