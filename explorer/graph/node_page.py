@@ -372,9 +372,7 @@ def _groups(kind: NodeKind, around: Neighbourhood) -> tuple[NeighbourGroup, ...]
         for tie in one.edge.ties:
             found.setdefault((False, _tie_label(kind, around.center, tie)), []).append(_tied(kind, around, one, tie))
         if not one.edge.ties:
-            found.setdefault((True, _SHARED), []).append(
-                _shared_item(kind, around.center, one)
-            )
+            found.setdefault((True, _SHARED), []).append(_shared_item(kind, around.center, one))
     return tuple(
         NeighbourGroup(label, tuple(items)) for (_, label), items in sorted(found.items(), key=lambda pair: pair[0][0])
     )

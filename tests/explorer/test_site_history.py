@@ -113,9 +113,7 @@ def test_errors_that_follow_each_other_are_one_incident_and_later_ones_another()
         sample(minutes, answers=10, errors=int(minutes in (5, 60, 70)))
     found = history()
     assert kinds(found) == [("errors", "11:55", None), ("errors", "10:50", "11:05")]
-    assert found.incidents[1].text == (
-        "2 answers of 20 failed because of the server. The log has a line for each."
-    )
+    assert found.incidents[1].text == "2 answers of 20 failed because of the server. The log has a line for each."
 
 
 def test_a_late_index_few_vectors_a_full_disk_and_slow_answers_are_incidents():
