@@ -252,6 +252,9 @@ def test_the_life_of_a_memory_shows_its_recalls_in_all_and_by_day(person):
     log.store()
     page = person.get(f"/m/{memory.pk}/").content.decode()
     assert "Recalled 2 times, 1 by agents and 1 by people" in page
+    log.add([memory.pk], by_agent=True, at=NOON - timedelta(days=1))
+    log.store()
+    page = person.get(f"/m/{memory.pk}/").content.decode()
     assert f'<time datetime="{DAY}">' in page
 
 
