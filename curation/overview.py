@@ -75,7 +75,9 @@ class Overview:
     alike: tuple[AlikeNames, ...]
     """The names that look most alike, those with most memories first."""
     may_look: bool
-    """Whether the viewer may start to look for suggestions, which nobody does now."""
+    """Whether the viewer may start to look for suggestions."""
+    is_looking: bool
+    """Whether they are being looked for."""
 
     @property
     def names(self) -> str:
@@ -101,7 +103,8 @@ def build_overview(viewer: Viewer) -> Overview:
         ),
         memories=memories(corpus.total),
         alike=_most_used(alike),
-        may_look=may_write_everything(viewer) and not is_searching(),
+        may_look=may_write_everything(viewer),
+        is_looking=is_searching(),
     )
 
 

@@ -17,9 +17,8 @@ from memories.models import NEWEST_SESSIONS, Memory, Project, Session
 from memories.queries import visible_to
 from search.baseline_counts import corpus_counts
 from search.engines import with_engine
-from search.facets import DEFAULT_STATES
 from search.snapshots import snapshot
-from search.word_condition import has_words
+from search.word_condition import has_excluded_words, has_words
 from text.formatting import legible
 from web.errors import close_to
 from web.params import MAX_PAGE, Params, QueryError, Text, Values
@@ -71,7 +70,7 @@ class ListedProject:
 
 @dataclass(frozen=True, slots=True)
 class ListedSession:
-    """A session, with the number and the dates of its memories in the default states.
+    """A session, with the number and the dates of its memories but for deleted ones.
 
     `begins` is the title of its first memory.
     """
@@ -146,10 +145,11 @@ def list_sessions(request: SessionsRequest, viewer: Viewer) -> Listed[ListedSess
         if request.search:
             sessions = sessions.filter(_session_has(request.search, viewer))
         page = list(sessions[request.slice])
-        memories = visible_to(viewer).filter(session_id__in=[one.pk for one in page], state__in=DEFAULT_STATES)
+        stored = visible_to(viewer).filter(session_id__in=[one.pk for one in page])
         numbers = {
             pk: (count, first, last)
-            for pk, count, first, last in memories.order_by()
+            for pk, count, first, last in stored.exclude(state=Memory.State.DELETED)
+            .order_by()
             .values_list("session_id")
             .annotate(Count("pk"), Min("created_at"), Max("created_at"))
         }
@@ -166,18 +166,22 @@ def first_titles(sessions: Iterable[Session], viewer: Viewer) -> dict[int, str]:
 
 
 def _session_has(text: str, viewer: Viewer) -> Q:
-    """A condition for sessions with a text in their id or title, or with a memory that has its words.
+    """A condition for sessions with a text in their id or title, or with a memory that has its words and none that has
+    a word that it excludes.
 
     Raises QueryError if so many memories have them that to look at all takes too long.
     """
     named = Q(external_id__icontains=text) | Q(title__icontains=text)
     if not (words := has_words(text)):
         return named
-    memories = visible_to(viewer).exclude(state=Memory.State.DELETED).filter(words, session__isnull=False)
+    memories = visible_to(viewer).exclude(state=Memory.State.DELETED).filter(session__isnull=False)
+    ids = memories.order_by().values_list("session_id", flat=True).distinct()
     # Once for the page and the total, since all of these memories are read.
     try:
         with snapshot(settings.SEARCH_FACET_TIMEOUT_MS):
-            found = list(memories.order_by().values_list("session_id", flat=True).distinct())
+            found = set(ids.filter(words))
+            if excluded := has_excluded_words(text):
+                found -= set(ids.filter(excluded))
     except OperationalError as error:
         if not isinstance(error.__cause__, QueryCanceled):
             raise

@@ -85,7 +85,7 @@ class TagsReply(ListReply):
 
 
 class SessionReply(BaseModel):
-    """A session, and its memories that are active or proposed."""
+    """A session, and its memories but for deleted ones."""
 
     id: int
     session: str = Field(description="Its id, as given by its agent.")

@@ -306,9 +306,9 @@ class MemoryAdmin(ServiceAdmin):
     def view_on_site(self, memory: Memory) -> str:
         return reverse("explorer:memory", args=[memory.pk])
 
-    @admin.display(description="why it is in this state", empty_value="no reason given")
-    def shown_reason(self, memory: Any) -> str | None:
-        return memory.state_reason or None
+    @admin.display(description="why it is in this state")
+    def shown_reason(self, memory: Any) -> str:
+        return memory.state_reason or "no reason given"
 
     @admin.display(description="links")
     def shown_links(self, memory: Any) -> SafeString:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from urllib.parse import parse_qsl, urlencode
 
 from django import forms
@@ -183,8 +185,15 @@ def ready_made(viewer: Viewer | None) -> tuple[ReadyMade, ...]:
 
 
 def describe(query: PageQuery) -> tuple[str, ...]:
-    """The parts of a query in words."""
-    return tuple(part_text(pair, {}) for pair in stored_page(query).parameters())
+    """The parts of a query in words, the values of a facet as one: “type fix or bugfix”."""
+    pairs = tuple(stored_page(query).parameters())
+    joined_by_and = {key.removesuffix(".all") for key, _ in pairs if key.endswith(".all")}
+    parts = []
+    for key, group in groupby(pairs, key=itemgetter(0)):
+        first, *others = group
+        word = " and " if key in joined_by_and else " or "
+        parts.append(word.join([part_text(first, {}), *(value for _, value in others)]))
+    return tuple(parts)
 
 
 def part_text(pair: Pair, labels: ValueLabels) -> str:

@@ -227,7 +227,7 @@ def _facts(found: SessionDetail, zone: tzinfo) -> Iterator[tuple[str, str]]:
         yield ("Ended" if session.ended_at else "Last memory", moment_label(ended, zone))
     if lasted := _lasted(begun, ended):
         yield ("Lasted", lasted)
-    retired = f", {number(found.retired)} archived or superseded since" if found.retired else ""
+    retired = f", {number(found.retired)} of them archived or superseded since" if found.retired else ""
     yield ("Stored", f"{memories(found.total)}{retired}")
 
 

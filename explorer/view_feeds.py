@@ -49,7 +49,8 @@ def feed_settings(request: HttpRequest, view_id: int) -> HttpResponse:
     except ViewNotFoundError as error:
         raise Http404(str(error)) from error
     # Before a new address ends the old one: looking may fail, and the new one is shown once.
-    found, address = found_now(page_query_of(one), viewer), ""
+    # In the order of the feed.
+    found, address = found_now(page_query_of(one).with_(sort=Sort.NEWEST), viewer), ""
     if request.method == "POST" and "revoke" in request.POST:
         view_feed_revoke(view=one.view, viewer=viewer)
         messages.success(request, "The address of the feed no longer works.")

@@ -122,7 +122,6 @@ def build_follow(
             (label, when_text(at, now, zone), at.isoformat())
             for label, at in (
                 ("Last look", source.looked_at),
-                ("Last reading", source.read_at),
                 ("Last change", source.changed_at),
                 ("Followed since", source.created_at),
             )

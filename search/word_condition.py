@@ -28,6 +28,15 @@ def has_words(text: str) -> Q:
     return found
 
 
+def has_excluded_words(text: str) -> Q:
+    """A condition for memories with any word that a text excludes, in the language of any project; empty without."""
+    found = Q()
+    for language in Project.objects.order_by().values_list("language", flat=True).distinct():
+        if excluded := parse_text(text, language).excluded:
+            found |= Q(TermsMatch(F("terms"), Value(" | ".join(f"({tsquery(one)})" for one in excluded))))
+    return found
+
+
 def _all_of(words: TextQuery) -> str:
     parts = [*map(tsquery, words.required), *(f"!({tsquery(pattern)})" for pattern in words.excluded)]
     if words.groups:

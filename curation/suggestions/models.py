@@ -48,6 +48,9 @@ class Suggestion(models.Model):
     decided_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
     )
+    decided_together = models.DateTimeField(
+        null=True, blank=True, help_text="When deciding began of all that were decided at once with it."
+    )
     is_automatic = models.BooleanField(default=False, help_text="Accepted automatically by the policy of its project.")
     applied = models.JSONField(null=True, blank=True, help_text="The changes made when it was accepted, for undo.")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
@@ -23,8 +23,9 @@ from curation.suggestions.queries import (
     ShownSuggestion,
 )
 from explorer.http import Pager, build_pager
+from explorer.links import Link
 from memories.models import Project
-from text.formatting import day_label, memories, number, plural
+from text.formatting import day_label, memories, moment_label, number, plural
 from text.titles import plain_title
 from web.command_line import command
 
@@ -73,7 +74,7 @@ class QueueRow:
     counts: str
     """The memories of both names."""
     instead: str = ""
-    """The surer suggestion about the same name, which is accepted rather than this."""
+    """The surer suggestion with which it does not go together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,12 @@ class ReviewContext:
     is_narrowed: bool
     search: SearchState
     here: str
+    undo_many: Link | None
+    """Undoes what the reader has decided together last."""
+
+
+def undo_many_url(together: datetime) -> str:
+    return f"{reverse('suggestions:undo_many')}?{urlencode({'together': together.isoformat()})}"
 
 
 def review_url(query: ReviewQuery, item: int | None = None, done: int | None = None) -> str:
@@ -247,6 +254,7 @@ def build_review(
     done: ShownSuggestion | None = None,
     is_stepping: bool = False,
     search: SearchState = SearchState(),
+    together: tuple[datetime, int] | None = None,
 ) -> ReviewContext:
     query, shown, counts, current = queue.query, queue.rows, queue.counts, queue.current
     current_id = current.row.pk if current else None
@@ -256,7 +264,7 @@ def build_review(
     pager = build_pager(query.page, pages, PAGE, total, lambda page: review_url(query.with_(page=page)))
     labels = kind_labels()
     confidences = {
-        confidence: f"{confidence:.0%} or more" if confidence else "Any confidence"
+        confidence: f"{confidence:.0%} or more" if confidence else "Any"
         for confidence in sorted({*_CONFIDENCES, query.confidence})
     }
     return ReviewContext(
@@ -285,6 +293,12 @@ def build_review(
         is_narrowed=bool(query.project or query.confidence or query.proposal or query.state != "open"),
         search=search,
         here=review_url(query if shown else query.with_(kind="")),
+        undo_many=Link(
+            f"Undo the {number(together[1])} {query.state} together {moment_label(together[0], zone)}",
+            undo_many_url(together[0]),
+        )
+        if together
+        else None,
     )
 
 
@@ -484,7 +498,7 @@ def _row_of_many(one: ShownSuggestion, query: ReviewQuery, surer: ShownSuggestio
     if surer is None:
         return row
     is_tie = surer.row.confidence <= one.row.confidence
-    return replace(row, instead=f"or {proposal_text(surer)}, which is {'as sure' if is_tie else 'surer'}")
+    return replace(row, instead=f"not with {proposal_text(surer)}, which is {'as sure' if is_tie else 'surer'}")
 
 
 def build_many(
@@ -499,18 +513,19 @@ def build_many(
 ) -> ManyContext:
     """The preview: the least confident suggestions first, since they are those to look at, and some of the others.
 
-    `left_out` has no tick; `instead` has those that contradict others, with the surest of these.
+    `left_out` has no tick; `instead` has those that do not go together with a surer one, with that.
     """
     listed = [one.row.pk for one in (*doubtful, *surest)]
     # Those that contradict a listed or a surer one stay open.
     unlisted = len(instead.keys() - set(listed))
     others = count - len(listed) - unlisted
     more = f", and {number(others)} more" if others else ""
+    of_all = f"{number(count - len(instead))} of " if instead else ""
     return ManyContext(
         kind=kind_labels()[query.kind],
         proposal=proposal_text(doubtful[0]) if query.proposal and doubtful else "",
         count=count,
-        shown=memories(count) if query.proposal else plural(count, "suggestion"),
+        shown=memories(count) if query.proposal else of_all + plural(count, "suggestion"),
         min_confidence=f"{query.confidence:.0%}",
         doubtful=tuple(_row_of_many(one, query, instead.get(one.row.pk)) for one in doubtful),
         surest=tuple(_row_of_many(one, query, instead.get(one.row.pk)) for one in surest),

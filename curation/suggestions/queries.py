@@ -16,7 +16,7 @@ from django.db.models.fields.json import KeyTextTransform
 
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
-from categories.models import Concept, Entity
+from categories.models import Concept, Entity, TagAlias
 from categories.queries import category_nodes, concept_terms, entity_terms
 from categories.text_projects import readable_aliases, readable_description
 from curation.queries import counts_of
@@ -122,8 +122,14 @@ def _visible_values(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, s
 
 
 def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggestion]:
-    """The visible suggestions that match the filters, by descending confidence."""
+    """The visible suggestions that match the filters, by descending confidence.
+
+    An open one about a tag that has become another's name is left out: there is nothing to decide until that is undone.
+    """
     rows = Suggestion.objects.filter(confidence__gte=query.confidence, state=query.state)
+    if query.state == Suggestion.State.OPEN:
+        ended = Q(from_tag__in=TagAlias.objects.values("alias")) | Q(into_tag__in=TagAlias.objects.values("alias"))
+        rows = rows.alias(from_tag=_FROM, into_tag=_INTO).exclude(ended, kind=Kind.TAG_DUPLICATE)
     if query.kind:
         rows = rows.filter(kind=query.kind)
     if query.project:
@@ -207,6 +213,16 @@ def queue_of(viewer: Viewer, query: ReviewQuery, item: int | None) -> Queue:
     return Queue(query, tuple(rows), counts, current or next(iter(rows), None))
 
 
+def last_together(viewer: Viewer, query: ReviewQuery) -> tuple[datetime, int] | None:
+    """When the viewer last accepted several suggestions of a kind together, or rejected them, and how many."""
+    if viewer.user_id is None or query.state == Suggestion.State.OPEN:
+        return None
+    decided = visible_suggestions(viewer, Suggestion.objects.filter(kind=query.kind, state=query.state))
+    own = decided.filter(decided_by_id=viewer.user_id, decided_together__isnull=False)
+    last = own.order_by().values("decided_together").annotate(n=Count("id")).order_by("-decided_together").first()
+    return (last["decided_together"], last["n"]) if last and last["n"] > 1 else None
+
+
 def projects_of(viewer: Viewer) -> list[Project]:
     """The visible projects, by name."""
     projects = Project.objects.order_by("name")
@@ -245,21 +261,27 @@ def turned_round(
 def contradicted(
     rows: Collection[Suggestion], viewer: Viewer, turned: Collection[int] | None = None
 ) -> dict[int, Suggestion]:
-    """The less sure ones of the suggestions to merge a name into several others, each with the surest.
+    """Those of the suggestions to merge names that do not go together with a surer one, each with that.
 
-    A name can become one other only. `turned` has those of the rows that are turned round, if they are known.
+    A name can become one other only, and one that ends takes no other with it: accepted together, a chain would make
+    the first name what nobody proposed. `turned` has those of the rows that are turned round, if they are known.
     """
     ends = {row.pk: _ends(row) for row in rows}
     known = Counter(end for both in ends.values() for end in both)
     # Which of both ends stays is counted only where it matters.
     doubled = [row for row in rows if any(known[end] > 1 for end in ends[row.pk])]
     turned = turned_round(doubled, viewer) if turned is None else turned
-    surest: dict[tuple[str, TermRef], Suggestion] = {}
+    ended: dict[tuple[str, TermRef], Suggestion] = {}
+    kept: dict[tuple[str, TermRef], Suggestion] = {}
     found: dict[int, Suggestion] = {}
     for row in sorted(doubled, key=lambda row: (-row.confidence, row.pk)):
-        first = surest.setdefault(ends[row.pk][row.pk in turned], row)
-        if first is not row:
-            found[row.pk] = first
+        both = ends[row.pk]
+        end, stays = reversed(both) if row.pk in turned else both
+        if surer := ended.get(end) or kept.get(end) or ended.get(stays):
+            found[row.pk] = surer
+            continue
+        ended[end] = row
+        kept.setdefault(stays, row)
     return found
 
 

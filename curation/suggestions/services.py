@@ -223,9 +223,8 @@ class BulkDecision:
 
     decided: int
     refused: tuple[str, ...]
-    since: datetime
-    until: datetime
-    """When the first and the last of them were decided."""
+    together: datetime
+    """What they have in common as `decided_together`."""
     verb: str
 
     @property
@@ -236,11 +235,18 @@ class BulkDecision:
 
 @transaction.atomic
 def suggestion_accept(
-    *, suggestion_id: int, viewer: Viewer, swap: bool = False, turned: bool | None = None, automatic: bool = False
+    *,
+    suggestion_id: int,
+    viewer: Viewer,
+    swap: bool = False,
+    turned: bool | None = None,
+    automatic: bool = False,
+    together: datetime | None = None,
 ) -> Suggestion:
     """Apply a suggestion. With `swap`, the other of two duplicates remains.
 
-    `turned` is the direction in which a suggestion about names was shown; None takes that of now.
+    `turned` is the direction in which a suggestion about names was shown; None takes that of now. `together` is when
+    deciding began of several at once.
     """
     row = _locked(suggestion_id, viewer)
     if row.state != State.OPEN:
@@ -254,16 +260,18 @@ def suggestion_accept(
     apply, _ = _ACTIONS[Kind(row.kind)]
     row.applied = apply(row, viewer, swap != turned, automatic)
     note = f"Automatic, at a confidence of {row.confidence:.2f}." if automatic else ""
-    return _decide(row, State.ACCEPTED, "suggestion_accept", viewer, note, automatic)
+    return _decide(row, State.ACCEPTED, "suggestion_accept", viewer, note, automatic=automatic, together=together)
 
 
 @transaction.atomic
-def suggestion_reject(*, suggestion_id: int, viewer: Viewer, reason: str = "") -> Suggestion:
-    """Reject a suggestion, which is then never proposed again."""
+def suggestion_reject(
+    *, suggestion_id: int, viewer: Viewer, reason: str = "", together: datetime | None = None
+) -> Suggestion:
+    """Reject a suggestion, which is then never proposed again. `together` is as in `suggestion_accept`."""
     row = _locked(suggestion_id, viewer)
     if row.state != State.OPEN:
         raise SuggestionRefusedError(f"Suggestion {row.pk} is already {row.state}.")
-    return _decide(row, State.REJECTED, "suggestion_reject", viewer, reason)
+    return _decide(row, State.REJECTED, "suggestion_reject", viewer, reason, together=together)
 
 
 @transaction.atomic
@@ -299,37 +307,33 @@ def suggestions_decide(
     # The directions that the page shows, which accepting the first of them may change for the others.
     turned = turned_round(rows.values(), viewer)
     surer = {} if reject else contradicted(rows.values(), viewer, turned)
-    decided, since = 0, timezone.now()
+    decided, together = 0, timezone.now()
     for pk in ids:
         if pk in surer:
             refused[f"{_pair(rows[pk])}, since {_pair(surer[pk])} comes first."] = None
             continue
         try:
             if reject:
-                suggestion_reject(suggestion_id=pk, viewer=viewer)
+                suggestion_reject(suggestion_id=pk, viewer=viewer, together=together)
             else:
-                suggestion_accept(suggestion_id=pk, viewer=viewer, turned=pk in turned)
+                suggestion_accept(suggestion_id=pk, viewer=viewer, turned=pk in turned, together=together)
         except REFUSALS as error:
             refused[str(error)] = None
         else:
             decided += 1
-    return BulkDecision(decided, tuple(refused), since, timezone.now(), "rejected" if reject else "accepted")
+    return BulkDecision(decided, tuple(refused), together, "rejected" if reject else "accepted")
 
 
 def _pair(row: Suggestion) -> str:
     return f"“{row.proposal['from']}” and “{row.proposal['into']}”"
 
 
-def suggestions_undo(*, query: ReviewQuery, since: datetime, until: datetime, viewer: Viewer) -> BulkDecision:
-    """Undo what the viewer has accepted of a query in a period, or rejected, the last first.
-
-    Refused ones stay, with reasons.
-    """
-    if viewer.user_id is None or not query.kind:
-        raise SuggestionRefusedError("Name a kind; only persons can undo what they have decided together.")
-    state = State.REJECTED if query.state == State.REJECTED.value else State.ACCEPTED
-    matching = suggestions_matching(viewer, query.with_(state=state.value))
-    rows = matching.filter(decided_at__range=(since, until), decided_by_id=viewer.user_id, is_automatic=False)
+def suggestions_undo(*, together: datetime, viewer: Viewer) -> BulkDecision:
+    """Undo what the viewer has decided together, the last first. Refused ones stay, with reasons."""
+    if viewer.user_id is None:
+        raise SuggestionRefusedError("Only persons can undo what they have decided together.")
+    rows = visible_suggestions(viewer, Suggestion.objects.exclude(state=State.OPEN))
+    rows = rows.filter(decided_together=together, decided_by_id=viewer.user_id)
     refused: dict[str, None] = {}
     undone = 0
     for pk in list(rows.order_by("-decided_at", "-id").values_list("id", flat=True)[:MAX_AT_ONCE]):
@@ -339,7 +343,7 @@ def suggestions_undo(*, query: ReviewQuery, since: datetime, until: datetime, vi
             refused[str(error)] = None
         else:
             undone += 1
-    return BulkDecision(undone, tuple(refused), since, until, "undone")
+    return BulkDecision(undone, tuple(refused), together, "undone")
 
 
 def _locked(suggestion_id: int, viewer: Viewer) -> Suggestion:
@@ -361,15 +365,22 @@ def may_decide(row: Suggestion, viewer: Viewer) -> bool:
 
 
 def _decide(
-    row: Suggestion, state: Suggestion.State, verb: str, viewer: Viewer, note: str, automatic: bool = False
+    row: Suggestion,
+    state: Suggestion.State,
+    verb: str,
+    viewer: Viewer,
+    note: str,
+    *,
+    automatic: bool = False,
+    together: datetime | None = None,
 ) -> Suggestion:
     before = {"state": row.state}
-    row.state = state
+    row.state, row.decided_together = state, together
     # Set for reopened suggestions too, which are then left to people.
     row.decided_at = timezone.now()
     row.decided_by_id = None if state == State.OPEN else viewer.user_id
     row.is_automatic = automatic
-    row.save(update_fields=["state", "decided_at", "decided_by", "is_automatic", "applied"])
+    row.save(update_fields=["state", "decided_at", "decided_by", "decided_together", "is_automatic", "applied"])
     after: dict[str, Any] = {"state": state.value, "kind": row.kind, "confidence": row.confidence}
     if automatic:
         after["made_by"] = MadeBy.MODEL.value

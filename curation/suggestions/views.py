@@ -1,7 +1,7 @@
 """The pages of the review queue."""
 
 from collections.abc import Callable, Iterable
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -22,6 +22,7 @@ from curation.suggestions.pages import (
     build_review,
     groups_url,
     review_url,
+    undo_many_url,
 )
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import NAME_KINDS
@@ -30,6 +31,7 @@ from curation.suggestions.queries import (
     PAGE,
     contradicted,
     evidence_of,
+    last_together,
     projects_of,
     proposals_of,
     queue_of,
@@ -55,7 +57,6 @@ from web.validation import Problem
 # Up to this number all are listed; of more the least sure and the surest, or all on request.
 _LISTED, _SAMPLE, _SAMPLE_OF_SUREST = 100, 12, 4
 _LISTING = ("list", "all")
-_PERIOD = ("since", "until")
 _OWN = ("item", "done")
 
 
@@ -78,6 +79,7 @@ def review(request: HttpRequest) -> HttpResponse:
         done=visible_suggestion(viewer, done) if done else None,
         is_stepping=item is not None or done is not None,
         search=SearchState(may_write_everything(viewer), is_searching(), search_fault()),
+        together=last_together(viewer, queue.query),
     )
     return private(render(request, "review/queue.html", {"review": page}))
 
@@ -132,10 +134,7 @@ def accept_many(request: HttpRequest) -> HttpResponse:
         except (CountChangedError, *REFUSALS) as error:
             notices = [str(error)]
         else:
-            period = urlencode({"since": done.since.isoformat(), "until": done.until.isoformat()})
-            decided = query.with_(state="rejected" if reject else "open").querystring()
-            undo_url = f"{reverse('suggestions:undo_many')}?{decided}&{period}" if done.decided else ""
-            messages.success(request, done.message, extra_tags=undo_url)
+            messages.success(request, done.message, extra_tags=undo_many_url(done.together) if done.decided else "")
             return HttpResponseRedirect(groups_url(query) if query.proposal else review_url(query))
     rows = suggestions_matching(viewer, query)
     count = rows.count()
@@ -158,19 +157,19 @@ def accept_many(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def undo_many(request: HttpRequest) -> HttpResponse:
-    """Undo suggestions that were accepted together."""
-    pairs = request_pairs(request)
-    times = {name: parse_datetime(value) for name, value in pairs if name in _PERIOD}
-    query, problems = ReviewQuery.read([(name, value) for name, value in pairs if name not in _PERIOD])
-    since, until = times.get("since"), times.get("until")
-    if problems or since is None or until is None or since.tzinfo is None or until.tzinfo is None:
+    """Undo suggestions that were decided together."""
+    try:
+        together = parse_datetime(request.GET.get("together", ""))
+    except ValueError:
+        together = None
+    if together is None or together.tzinfo is None:
         raise BadRequest("The address does not say which suggestions to undo.")
     try:
-        done = suggestions_undo(query=query, since=since, until=until, viewer=page_viewer(request))
+        done = suggestions_undo(together=together, viewer=page_viewer(request))
         messages.success(request, done.message)
     except REFUSALS as error:
         messages.error(request, str(error))
-    return HttpResponseRedirect(return_url(request) or review_url(query.with_(state="open")))
+    return HttpResponseRedirect(return_url(request) or reverse("suggestions:review"))
 
 
 @require_safe

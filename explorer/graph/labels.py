@@ -68,7 +68,7 @@ def names_or_name(count: int) -> str:
 
 def build_sample(hit: Hit, zone: tzinfo, query: SearchQuery | None = None) -> MemoryLink:
     title = MemoryTitle(hit.id, hit.title_text.strip(), hit.memory_type, hit.state, hit.created_at)
-    return replace(memory_link(title, query, zone), project=hit.project, snippet=hit.snippet_text)
+    return replace(memory_link(title, query, zone), project=hit.project_name or hit.project, snippet=hit.snippet_text)
 
 
 def relationship_notes(record: StoredRelationship) -> tuple[str, ...]:

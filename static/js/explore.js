@@ -138,6 +138,8 @@
   document.addEventListener("change", ({ target }) => {
     held = target.closest?.("#filters") && { id: target.id };
   }, true);
+  // Back and Forward have scrolled positions of their own.
+  addEventListener("popstate", () => { held = undefined; }, true);
   document.addEventListener("htmx:beforeSwap", () => {
     if (held) held.top = topOf(held.id);
   });

@@ -16,7 +16,7 @@ from curation.suggestions.generate import suggest
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
-from curation.suggestions.queries import evidence_of, with_names
+from curation.suggestions.queries import evidence_of, suggestions_matching, with_names
 from curation.suggestions.services import (
     CountChangedError,
     SuggestionNotFoundError,
@@ -412,9 +412,18 @@ def test_of_pairs_that_contradict_each_other_many_accept_only_the_surest(db):
         for number in range(count):
             remember("hills", f"{tag} {number}", f"A walk to the {tag}, number {number}.", tags=[tag])
     sure, unsure = tag_pair("hil", "hill", 0.9), tag_pair("hil", "hall", 0.8)
-    done = suggestions_decide(query=ReviewQuery(kind="tag_duplicate"), shown=2, viewer=EVERYTHING)
-    assert done.message == ("1 accepted. Not accepted: “hil” and “hall”, since “hil” and “hill” comes first.")
-    assert [Suggestion.objects.get(pk=one.pk).state for one in (sure, unsure)] == ["accepted", "open"]
+    # With the first it would make hil hall as well.
+    chained = tag_pair("hill", "hall", 0.7)
+    query = ReviewQuery(kind="tag_duplicate")
+    done = suggestions_decide(query=query, shown=3, viewer=EVERYTHING)
+    assert done.message == (
+        "1 accepted. Not accepted: “hil” and “hall”, since “hil” and “hill” comes first. "
+        "“hill” and “hall”, since “hil” and “hill” comes first."
+    )
+    states = [Suggestion.objects.get(pk=one.pk).state for one in (sure, unsure, chained)]
+    assert states == ["accepted", "open", "open"]
+    # Nothing is left to ask of a tag that is another name now.
+    assert list(suggestions_matching(EVERYTHING, query)) == [chained]
     # Nor would it merge by itself the tag that now has the name.
     with pytest.raises(SuggestionRefusedError, match="“hil” is another name of “hill” now"):
         accepted(unsure)

@@ -3,6 +3,7 @@
 import os
 import re
 from unittest.mock import Mock
+from urllib.parse import quote
 
 import pytest
 from django.contrib.auth.models import User
@@ -252,6 +253,9 @@ def test_memories_of_one_proposal_are_accepted_together_and_undone_together(owne
     assert Suggestion.objects.filter(state="accepted").count() == count
     after = html(owner.get("/review/proposals/?kind=category"))
     undo = re.search(r'action="(/review/undo-many/[^"]+)"', after)[1].replace("&amp;", "&")
+    # What they are offered right away stays on the page of what was accepted.
+    page = html(owner.get("/review/?kind=category&state=accepted"))
+    assert (f"Undo the {count} accepted together" in page, undo in page) == ((count > 1,) * 2)
     assert owner.post(undo).status_code == 302
     assert not Suggestion.objects.filter(state="accepted").exists()
 
@@ -266,6 +270,7 @@ def test_those_of_one_proposal_are_rejected_together_and_undone_together(owner, 
     answer = owner.post("/review/accept-many/", {"query": "kind=category", "shown": "1", "decision": "reject"})
     after = html(owner.get(answer["Location"]))
     assert "1 rejected." in after
+    assert "rejected together" not in html(owner.get("/review/?kind=category&state=rejected")), "it was one alone"
     assert list(Suggestion.objects.filter(state="rejected")) == rows[:1]
     undo = re.search(r'action="(/review/undo-many/[^"]+)"', after)[1].replace("&amp;", "&")
     assert owner.post(undo).status_code == 302
@@ -308,7 +313,7 @@ def test_of_pairs_that_contradict_each_other_the_surest_has_a_tick(owner):
     ticks = {int(pk): "checked" in rest for pk, rest in re.findall(r'name="take" value="(\d+)"([^>]*)>', page)}
     assert ticks == {one.pk: True, other.pk: False}
     shown = f"{one.proposal['from']} → {one.proposal['into']}"
-    assert f"or {shown}, which is surer" in page
+    assert f"not with {shown}, which is surer" in page
     assert 'title="Memories of each">1 → 1</span>' in page
 
 
@@ -339,11 +344,17 @@ def test_proposals_count_what_the_curator_may_see_alone(curator, owner):
 def test_only_those_who_accepted_them_undo_them_together(curator, owner):
     row = Suggestion.objects.filter(kind="category", project__slug="garden").first()
     owner.post(f"/review/{row.pk}/accept/", {"query": "kind=category"})
-    period = "since=2020-01-01T00:00:00%2B00:00&until=2099-01-01T00:00:00%2B00:00"
-    curator.post(f"/review/undo-many/?kind=category&{period}")
+    together = "2026-01-01T00:00:00+00:00"
+    Suggestion.objects.filter(pk=row.pk).update(decided_together=together)
+    address = f"/review/undo-many/?together={quote(together)}"
+    assert "0 undone." in html(curator.post(address, follow=True))
     row.refresh_from_db()
     assert row.state == "accepted"
-    assert curator.post("/review/undo-many/?kind=category").status_code == 400
+    for other in ("", "?together=now", "?together=2026-01-01T00:00:00", "?together=2026-13-01T00:00:00Z"):
+        assert curator.post(f"/review/undo-many/{other}").status_code == 400
+    owner.post(address)
+    row.refresh_from_db()
+    assert row.state == "open"
 
 
 def test_many_of_no_kind_are_not_accepted(owner):
