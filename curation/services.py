@@ -32,7 +32,7 @@ from curation.queries import (
     visible_curations,
 )
 from curation.schemas import Create, Operation, Rename, Split, scope_of
-from curation.suggestions.obsolete import withdraw_settled
+from curation.suggestions.obsolete import reopen_applied, withdraw_settled
 from curation.undo import UndoRefusedError, revert
 from curation.working_copy import CurationRefusedError, Relink, StateChange, TermRef, tags_after
 from memories.changes import Kind, changes_record_many, kind_of_values
@@ -161,6 +161,7 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
         changes_record_many(event, Kind.RESTORED, sorted(affected.restored))
         outbox_stamp()
         corpus_bump()
+        reopen_applied(curation.pk)
         return curation
 
 

@@ -208,7 +208,7 @@ def _last_backup(now: datetime) -> Measure:
     """The age of the newest file in the folder of backups, and why there is none since."""
     hours, folder = settings.BACKUP_EVERY_HOURS, Path(settings.BACKUP_FOLDER)
     if backup_is_running():
-        return Measure("Last backup", "OK", "now", "One is being made. Load this page again for its end.")
+        return Measure("Last backup", "OK", "now", "One is being made.")
     made, reason = [], ""
     try:
         made = [path.stat().st_mtime for path in folder.glob("*.backup")]

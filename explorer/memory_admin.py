@@ -230,7 +230,7 @@ class MemoryAdmin(ServiceAdmin):
     list_select_related = ("project",)
     list_filter = ("state", "project", "memory_type", ("source", NamedValues), "pinned")
     date_hierarchy = "created_at"
-    ordering = ("-created_at", "-pk")
+    ordering = ("-created_at",)
     search_fields = ("title",)
     search_help_text = "Words, as in a search, or the number of a memory."
     actions = ("archive", "restore", "delete")

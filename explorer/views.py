@@ -38,7 +38,7 @@ from explorer.http import (
 from explorer.links import explore_url
 from explorer.map_view import map_of
 from explorer.matrix_page import MatrixPageRequest, build_matrix
-from explorer.measures import backup_start, measure_groups, to_watch
+from explorer.measures import backup_is_running, backup_start, measure_groups, to_watch
 from explorer.memory_edit import REPLACED_BY, REPLACES, TERMS, EditForm
 from explorer.memory_page import build_memory, build_similar
 from explorer.page import (
@@ -394,6 +394,7 @@ def status(request: PageRequest) -> HttpResponse:
         context |= {
             "to_watch": to_watch(groups),
             "may_act": may_write_everything(viewer),
+            "backup_runs": viewer.project_ids is None and backup_is_running(),
             "groups": course.groups if course else without_trends(groups),
             "course": course,
             "notices": problem_notices(problems),
@@ -404,14 +405,10 @@ def status(request: PageRequest) -> HttpResponse:
 @require_POST
 @login_required
 def back_up(request: HttpRequest) -> HttpResponse:
-    """Start a backup in the background. Small sites have it when the page is there again."""
+    """Start a backup in the background; the page looks for its end."""
     if not may_write_everything(page_viewer(request)):
         raise PermissionDenied("Only who may write to all projects makes backups.")
     backup_start()
-    messages.info(
-        request,
-        "A backup is being made. Load this page again for its end: its time is below then, or the reason if it fails.",
-    )
     return HttpResponseRedirect(reverse("explorer:status"))
 
 

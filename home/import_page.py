@@ -204,7 +204,15 @@ def _brought(batch: ImportBatch) -> str:
 
 def build_open(jobs: Iterable[ImportJob]) -> tuple[Link, ...]:
     """Jobs that are not finished, and what they wait for."""
-    return tuple(Link(job.name, reverse("imports:job", args=[job.pk]), _label(job)) for job in jobs)
+    # Its own page alone reads what was uploaded, and may find that it cannot be imported.
+    return tuple(
+        Link(
+            job.name,
+            reverse("imports:job", args=[job.pk]),
+            "uploaded, not imported yet" if job.state == State.READY else _label(job),
+        )
+        for job in jobs
+    )
 
 
 def _label(job: ImportJob) -> str:
@@ -257,7 +265,7 @@ def _progress(job: ImportJob, state: ImportJob.State) -> str:
         case State.UPLOADING:
             return f"{_megabytes(job.received)} of {_megabytes(job.size)} received"
         case State.WAITING | State.UNDO_WAITING:
-            return "It begins as soon as the imports before it are done."
+            return "It begins in some seconds, or once the imports before it are done."
         case State.RUNNING:
             return f"{plural(job.read, 'record')} read. You can leave this page and look around meanwhile."
         case State.CANCELLING:

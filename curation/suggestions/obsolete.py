@@ -1,7 +1,11 @@
-"""Withdraws open suggestions that no longer apply: their rows are gone, or their change was made by hand."""
+"""Withdraws open suggestions that no longer apply: their rows are gone, or their change was made by hand. Opens those
+again whose change is undone.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+from django.utils import timezone
 
 from categories.kinds import VOCABULARIES
 from categories.local_texts import known_terms
@@ -86,6 +90,14 @@ def withdraw_settled(terms: Iterable[str]) -> int:
     rows = fetch(_NAMING, named) if any(named.values()) else []
     blocks = (rows[begin : begin + _MANY] for begin in range(0, len(rows), _MANY))
     return sum(_withdraw_obsolete_of([_Open(*row) for row in block]) for block in blocks)
+
+
+def reopen_applied(curation_id: int) -> None:
+    """Open the suggestions again whose change was a curation that is undone: their question is as open as before."""
+    accepted = Suggestion.objects.filter(state=Suggestion.State.ACCEPTED, applied__curation=curation_id)
+    accepted.update(
+        state=Suggestion.State.OPEN, decided_at=timezone.now(), decided_by=None, decided_together=None, applied=None
+    )
 
 
 def _withdraw_obsolete_of(block: Sequence[_Open]) -> int:

@@ -127,7 +127,7 @@ def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggest
     An open one about a tag that has become another's name is left out: there is nothing to decide until that is undone.
     """
     rows = Suggestion.objects.filter(confidence__gte=query.confidence, state=query.state)
-    if query.state == Suggestion.State.OPEN:
+    if query.state == Suggestion.State.OPEN.value:
         ended = Q(from_tag__in=TagAlias.objects.values("alias")) | Q(into_tag__in=TagAlias.objects.values("alias"))
         rows = rows.alias(from_tag=_FROM, into_tag=_INTO).exclude(ended, kind=Kind.TAG_DUPLICATE)
     if query.kind:
@@ -215,12 +215,15 @@ def queue_of(viewer: Viewer, query: ReviewQuery, item: int | None) -> Queue:
 
 def last_together(viewer: Viewer, query: ReviewQuery) -> tuple[datetime, int] | None:
     """When the viewer last accepted several suggestions of a kind together, or rejected them, and how many."""
-    if viewer.user_id is None or query.state == Suggestion.State.OPEN:
+    if viewer.user_id is None or query.state == Suggestion.State.OPEN.value:
         return None
     decided = visible_suggestions(viewer, Suggestion.objects.filter(kind=query.kind, state=query.state))
     own = decided.filter(decided_by_id=viewer.user_id, decided_together__isnull=False)
-    last = own.order_by().values("decided_together").annotate(n=Count("id")).order_by("-decided_together").first()
-    return (last["decided_together"], last["n"]) if last and last["n"] > 1 else None
+    numbers = own.order_by().values_list("decided_together").annotate(n=Count("id"))
+    for together, count in numbers.order_by("-decided_together")[:1]:
+        if together and count > 1:
+            return together, count
+    return None
 
 
 def projects_of(viewer: Viewer) -> list[Project]:
@@ -275,8 +278,8 @@ def contradicted(
     kept: dict[tuple[str, TermRef], Suggestion] = {}
     found: dict[int, Suggestion] = {}
     for row in sorted(doubled, key=lambda row: (-row.confidence, row.pk)):
-        both = ends[row.pk]
-        end, stays = reversed(both) if row.pk in turned else both
+        both, is_turned = ends[row.pk], row.pk in turned
+        end, stays = both[is_turned], both[not is_turned]
         if surer := ended.get(end) or kept.get(end) or ended.get(stays):
             found[row.pk] = surer
             continue
@@ -433,17 +436,27 @@ def _alternatives(viewer: Viewer, row: Suggestion) -> tuple[ShownSuggestion, ...
 
 def _memories(viewer: Viewer, ids: Collection[int | None], *, content: bool = False) -> dict[int, ShownMemory]:
     """Visible memories, in the order of the ids."""
-    columns = ["pk", "authors", "agent", "title", "memory_type", "state", "project__slug", "created_at"]
+    columns = [
+        "pk",
+        "authors",
+        "agent",
+        "title",
+        "memory_type",
+        "state",
+        "project__name",
+        "project__slug",
+        "created_at",
+    ]
     columns += ["content", "tags"] if content else []
     rows = visible_to(viewer).filter(pk__in=[pk for pk in ids if pk is not None]).values_list(*columns)
     found = {}
-    for pk, authors, agent, title, memory_type, state, project, created_at, *text in rows:
+    for pk, authors, agent, title, memory_type, state, name, slug, created_at, *text in rows:
         found[pk] = ShownMemory(
             id=pk,
             title=plain_title(title) or f"Memory {pk}",
             memory_type=memory_type,
             state=state,
-            project=project,
+            project=name or slug,
             created_at=created_at,
             by=", ".join(authors) or agent,
             content=text[0] if content else "",

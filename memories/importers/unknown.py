@@ -46,6 +46,10 @@ _DATABASES = (
     (("agents", "block"), {"system"}, "the database of Letta: import the agents that it exports as files (.af)"),
     (("ItemTable",), {"key", "value"}, "the state of an editor (VS Code, Cursor), which has no memories"),
 )
+_NOT_OF_TEXT = frozenset(range(32)) - frozenset(b"\t\n\v\f\r\x1b")
+_NO_TEXT = "neither text nor a kind of file that is known: save what it holds as text, CSV, JSON or PDF"
+# The marks of UTF-16, whose text has null bytes.
+_TEXT_OF_TWO_BYTES = (b"\xff\xfe", b"\xfe\xff")
 _OFFICE = "[Content_Types].xml"
 _NAMED = 8
 
@@ -62,14 +66,20 @@ def what_it_is(source: Source) -> str:
     for beginning, what in _BEGINNINGS:
         if source.first_bytes.startswith(beginning):
             return what
-    if source.path.is_dir() or not source.documents:
+    if source.path.is_dir():
         return ""
-    document = source.documents[0]
-    if document.start[257:262] == "ustar":
-        return "a tar archive: unpack it, and import the folder"
-    if document.start.startswith("SQLite format 3\0"):
-        return "a packed SQLite database: unpack it first"
-    return json_document(document) or _json_list(document)
+    if source.documents:
+        document = source.documents[0]
+        if document.start[257:262] == "ustar":
+            return "a tar archive: unpack it, and import the folder"
+        if document.start.startswith("SQLite format 3\0"):
+            return "a packed SQLite database: unpack it first"
+        if known := json_document(document) or _json_list(document):
+            return known
+    with source.path.open("rb") as file:
+        first = file.read(512)
+    is_text = first.startswith(_TEXT_OF_TWO_BYTES) or not _NOT_OF_TEXT.intersection(first)
+    return "" if is_text else _NO_TEXT
 
 
 def _database(source: Source) -> str:

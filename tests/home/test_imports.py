@@ -304,7 +304,7 @@ def test_file_is_uploaded_previewed_and_imported_without_scripts(owner):
 def test_file_that_nothing_reads_is_named_and_can_be_removed(owner, place):
     uploaded = owner.post("/imports/upload/", {"file": SimpleUploadedFile("a.bin", b"\x00\x01\x02")})
     page = html_of(owner.get(uploaded.url))
-    assert "a.bin: nothing that can be imported." in page
+    assert "a.bin: this is neither text nor a kind of file that is known" in page
     assert "a.bin <small>cannot be imported</small>" in page
     assert str(place) not in page
     assert owner.post(f"{uploaded.url}remove/").url == "/imports/"
