@@ -169,7 +169,7 @@ def _session_has(text: str, viewer: Viewer) -> Q:
     """A condition for sessions with a text in their id or title, or with a memory that has its words and none that has
     a word that it excludes.
 
-    Raises QueryError if so many memories have them that to look at all takes too long.
+    Raises QueryError if looking at all memories that have them takes too long.
     """
     named = Q(external_id__icontains=text) | Q(title__icontains=text)
     if not (words := has_words(text)):

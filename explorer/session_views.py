@@ -13,7 +13,7 @@ from explorer.sessions_page import build_session, build_sessions
 from web.params import QueryError
 from web.timing import server_timing
 
-# What cannot be answered is named, and the sessions are listed without it.
+# A filter that cannot be answered is named, and the sessions are listed without it.
 _LEFT_OUT = {"project": (), "search": ""}
 
 

@@ -671,7 +671,7 @@ def memory_version_restore(
         # It went with the import that had made it.
         after = replace(after, session_id=None)
     after = replace(after, updated_at=timezone.now())
-    return _store(before, after, "restore_version", viewer, reason or f"Restored as it was after event {event_id}.")
+    return _store(before, after, "restore_version", viewer, reason or "Restored as it was at that time.")
 
 
 def _state_before(memory_id: int, now: Memory.State, viewer: Viewer) -> str:

@@ -305,7 +305,7 @@ def snapshots_update(changes: Sequence[Change]) -> list[Change]:
 
 
 def _dates_session(one: MemorySnapshot) -> tuple[int | None, datetime, bool]:
-    """What of a memory decides when its session began: those that are deleted do not count."""
+    """The values of a memory that decide when its session began: deleted ones do not count."""
     return one.session_id, one.created_at, one.state == Memory.State.DELETED
 
 

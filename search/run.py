@@ -212,7 +212,13 @@ def totals(queries: Sequence[SearchQuery], viewer: Viewer) -> list[MatchSet]:
     def answer(engine: Engine) -> list[MatchSet]:
         now = datetime.now(UTC)
         with snapshot():
-            return engine.match([resolve_query(engine, query, viewer, now).plan for query in queries])
+            resolved = [resolve_query(engine, query, viewer, now) for query in queries]
+            found = engine.match([one.plan for one in resolved])
+        # By words alone there are fewer than there will be by meaning too.
+        return [
+            replace(size, truncated=True) if one.without_meaning else size
+            for size, one in zip(found, resolved, strict=True)
+        ]
 
     return with_engine(answer, viewer)
 

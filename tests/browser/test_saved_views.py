@@ -23,7 +23,7 @@ def test_view_is_saved_modified_and_discarded(open_page):
     expect(page).to_have_url(re.compile(r"\?type=decision&type=note&v=\d+$"))
     page.go_back()
     expect(bar).not_to_contain_text("Modified")
-    # What is said of the saving is gone, and no row is held where it was below that.
+    # The message about the saving is gone, and no row is held where it was below that.
     expect(page.locator('#filters [style*="margin-top"]')).to_have_count(0)
     page.go_forward()
     bar.get_by_role("link", name="Discard").click()

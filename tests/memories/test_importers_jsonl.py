@@ -113,13 +113,18 @@ def test_a_reading_knows_how_far_it_is(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "data"),
-    [("sound.ogg", b"OggS\0\2"), ("notes.log", b"Some notes."), ("number.json", b"1")],
+    [("notes.log", b"Some notes."), ("number.json", b"1")],
 )
 def test_what_no_importer_knows_is_refused_with_the_formats(tmp_path, name, data):
     with pytest.raises(
         NotReadableError, match=r"nothing that can be imported\. Supported: git: .*; markdown: .*; jsonl: "
     ):
         importer_for(written(tmp_path, data, name))
+
+
+def test_a_file_that_is_no_text_is_named_so(tmp_path):
+    with pytest.raises(NotReadableError, match=r"sound\.ogg: this is neither text nor a kind of file that is known"):
+        importer_for(written(tmp_path, b"OggS\0\2", "sound.ogg"))
 
 
 def test_a_path_that_is_not_there_is_refused(tmp_path):

@@ -253,7 +253,7 @@ def test_memories_of_one_proposal_are_accepted_together_and_undone_together(owne
     assert Suggestion.objects.filter(state="accepted").count() == count
     after = html(owner.get("/review/proposals/?kind=category"))
     undo = re.search(r'action="(/review/undo-many/[^"]+)"', after)[1].replace("&amp;", "&")
-    # What they are offered right away stays on the page of what was accepted.
+    # The undo that is offered right away stays on the page of accepted suggestions.
     page = html(owner.get("/review/?kind=category&state=accepted"))
     assert (f"Undo the {count} accepted together" in page, undo in page) == ((count > 1,) * 2)
     assert owner.post(undo).status_code == 302
