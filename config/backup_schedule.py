@@ -76,6 +76,8 @@ def backups_in(folder: Path) -> list[Path]:
 
 
 def _make(folder: Path, stop: Stop) -> tuple[Path, Manifest]:
+    # The one that was to be started is this one.
+    (folder / settings.BACKUP_LOCK).write_text("")
     for draft in folder.glob(".mnemoscope-*.new-*"):
         draft.unlink()  # left behind by a killed process: this one holds the lock
     path = folder / datetime.now(UTC).strftime(_NAME)
@@ -116,8 +118,6 @@ def _folder_locked() -> Iterator[Path | None]:
         except BlockingIOError:
             yield None
         else:
-            # No longer one that is about to start.
-            lock.truncate(0)
             yield folder
 
 

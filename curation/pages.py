@@ -44,6 +44,8 @@ from text.titles import plain_title
 from web.validation import Problem
 
 PAGE_SIZE = 50
+# The last changes beside the tasks of curation.
+_BESIDE_TASKS = 12
 SHOWN_LINES = 60
 SHOWN_RELATIONS = 30
 
@@ -609,7 +611,8 @@ def log_page(
     viewer: Viewer, *, before: int | None, search: str = "", kind: str = "", name: str = "", error: str = ""
 ) -> LogPage:
     """The log, from below the id `before`. `search` is a part of the titles; `kind` and `name` find a term."""
-    curations, has_more = read_log(viewer, PAGE_SIZE, before, search)
+    has_tasks = before is None and not search
+    curations, has_more = read_log(viewer, _BESIDE_TASKS if has_tasks else PAGE_SIZE, before, search)
     page = reverse("curation:log")
     further = {"search": search} if search else {}
     return LogPage(
@@ -621,7 +624,7 @@ def log_page(
         name=name,
         kind=kind or "tag",
         error=error,
-        overview=build_overview(viewer) if before is None and not search else None,
+        overview=build_overview(viewer) if has_tasks else None,
     )
 
 

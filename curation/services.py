@@ -32,7 +32,7 @@ from curation.queries import (
     visible_curations,
 )
 from curation.schemas import Create, Operation, Rename, Split, scope_of
-from curation.suggestions.obsolete import reopen_applied, withdraw_settled
+from curation.suggestions.obsolete import accepted_as, reopen, withdraw_settled
 from curation.undo import UndoRefusedError, revert
 from curation.working_copy import CurationRefusedError, Relink, StateChange, TermRef, tags_after
 from memories.changes import Kind, changes_record_many, kind_of_values
@@ -139,10 +139,13 @@ def curation_apply(*, operation: Operation, viewer: Viewer, settles: bool = True
     return applied
 
 
+@transaction.atomic
 def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
     """Restore everything that a curation changed. Raises UndoRefusedError if later changes prevent it."""
     if not viewer.scopes & {"curate", "write"}:
         raise CurationForbiddenError
+    # Before the lock on the vocabulary, in the order of those who decide about a suggestion.
+    accepted = accepted_as(curation_id)
     with _exclusive():
         curation = visible_curation(curation_id, viewer)
         _require_scope(curation.verb, viewer)
@@ -161,7 +164,7 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
         changes_record_many(event, Kind.RESTORED, sorted(affected.restored))
         outbox_stamp()
         corpus_bump()
-        reopen_applied(curation.pk)
+        reopen(accepted, viewer)
         return curation
 
 

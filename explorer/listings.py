@@ -180,8 +180,8 @@ def _session_has(text: str, viewer: Viewer) -> Q:
     try:
         with snapshot(settings.SEARCH_FACET_TIMEOUT_MS):
             found = set(ids.filter(words))
-            if excluded := has_excluded_words(text):
-                found -= set(ids.filter(excluded))
+            if found and (excluded := has_excluded_words(text)):
+                found -= set(ids.filter(excluded, session_id__in=found))
     except OperationalError as error:
         if not isinstance(error.__cause__, QueryCanceled):
             raise

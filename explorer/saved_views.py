@@ -191,8 +191,11 @@ def describe(query: PageQuery) -> tuple[str, ...]:
     parts = []
     for key, group in groupby(pairs, key=itemgetter(0)):
         first, *others = group
-        word = " and " if key in joined_by_and else " or "
-        parts.append(word.join([part_text(first, {}), *(value for _, value in others)]))
+        if key.lstrip("-") in FACET:
+            word = " and " if key in joined_by_and else " or "
+            parts.append(word.join([part_text(first, {}), *(value for _, value in others)]))
+        else:
+            parts += [part_text(pair, {}) for pair in (first, *others)]
     return tuple(parts)
 
 

@@ -22,12 +22,13 @@ _LEFT_OUT = {"project": (), "search": ""}
 def sessions(request: PageRequest) -> HttpResponse:
     viewer = page_viewer(request)
     asked, problems = SessionsRequest.read(request_pairs(request))
-    try:
-        found = list_sessions(asked, viewer)
-    except QueryError as error:
-        without = {one.parameter: _LEFT_OUT[one.parameter] for one in error.problems}
-        asked, problems = asked.replace(**without), (*problems, *error.problems)
-        found = list_sessions(asked, viewer)
+    found = None
+    while found is None:
+        try:
+            found = list_sessions(asked, viewer)
+        except QueryError as error:
+            without = {one.parameter: _LEFT_OUT[one.parameter] for one in error.problems}
+            asked, problems = asked.replace(**without), (*problems, *error.problems)
     context = build_sessions(found, asked, viewer.timezone, problem_notices(problems))
     response = private(render(request, "explorer/sessions.html", {"page": context}))
     response["Server-Timing"] = server_timing(found.timings)

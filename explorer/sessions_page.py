@@ -220,7 +220,7 @@ def _beside(session: Session | None, titles: Mapping[int, str]) -> Link | None:
 
 def _facts(found: SessionDetail, zone: tzinfo) -> Iterator[tuple[str, str]]:
     session = found.session
-    begun, ended = session.started_at or found.first, session.ended_at or found.last
+    begun, ended = session.begun_at, session.ended_at or found.last
     if begun:
         yield ("Started" if session.started_at else "First memory", moment_label(begun, zone))
     if ended and ended != begun:

@@ -409,6 +409,7 @@ def back_up(request: HttpRequest) -> HttpResponse:
     if not may_write_everything(page_viewer(request)):
         raise PermissionDenied("Only who may write to all projects makes backups.")
     backup_start()
+    messages.info(request, "A backup has been started.")
     return HttpResponseRedirect(reverse("explorer:status"))
 
 

@@ -287,7 +287,7 @@ def snapshots_update(changes: Sequence[Change]) -> list[Change]:
         sessions_date(
             one.session_id
             for before, after in changes
-            if _dates_session(before) != _dates_session(after)
+            if (before.session_id, before.created_at) != (after.session_id, after.created_at)
             for one in (before, after)
         )
         if moved := [after.id for before, after in changes if before.created_at != after.created_at]:
@@ -304,13 +304,8 @@ def snapshots_update(changes: Sequence[Change]) -> list[Change]:
     return changes
 
 
-def _dates_session(one: MemorySnapshot) -> tuple[int | None, datetime, bool]:
-    """The values of a memory that decide when its session began: deleted ones do not count."""
-    return one.session_id, one.created_at, one.state == Memory.State.DELETED
-
-
 def sessions_date(session_ids: Iterable[int | None]) -> None:
-    """Set when sessions began by the earliest of their memories, some of which were changed, deleted or removed.
+    """Set when sessions began by the earliest of their memories, some of which were changed or removed.
 
     Reads first: an update joined with memories is refused where those are on several nodes.
     """
@@ -318,8 +313,7 @@ def sessions_date(session_ids: Iterable[int | None]) -> None:
     for start in range(0, len(wanted), _MANY):
         sessions = Session.objects.in_bulk(wanted[start : start + _MANY])
         # Uses memory_session_idx.
-        stored = Memory.objects.filter(session_id__in=sessions).exclude(state=Memory.State.DELETED)
-        dates = stored.order_by().values_list("session_id")
+        dates = Memory.objects.filter(session_id__in=sessions).order_by().values_list("session_id")
         firsts = dict(dates.annotate(Min("created_at")))
         moved = [pk for pk, session in sessions.items() if session.first_at != firsts.get(pk)]
         for pk in moved:

@@ -25,7 +25,8 @@ def has_words(text: str) -> Q:
         words = parse_text(text, language)
         if words.positive:
             found |= Q(TermsMatch(F("terms"), Value(_all_of(words))))
-    return found
+    # A word is excluded in the spelling of every language.
+    return found & ~excluded if found and (excluded := has_excluded_words(text)) else found
 
 
 def has_excluded_words(text: str) -> Q:
@@ -38,7 +39,7 @@ def has_excluded_words(text: str) -> Q:
 
 
 def _all_of(words: TextQuery) -> str:
-    parts = [*map(tsquery, words.required), *(f"!({tsquery(pattern)})" for pattern in words.excluded)]
+    parts = [tsquery(pattern) for pattern in words.required]
     if words.groups:
         groups = (" & ".join(f"({tsquery(one)})" for one in (*group.phrases, *group.words)) for group in words.groups)
         parts.append(" | ".join(f"({group})" for group in groups))

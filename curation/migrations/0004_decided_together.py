@@ -10,6 +10,8 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        # A blocked statement gives up instead of blocking everything behind it.
+        migrations.RunSQL("SET LOCAL lock_timeout = '10s'", migrations.RunSQL.noop),
         migrations.AddField(
             model_name='suggestion',
             name='decided_together',

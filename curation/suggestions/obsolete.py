@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from django.utils import timezone
 
+from access.audit import audit
+from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.local_texts import known_terms
 from curation.suggestions.models import Suggestion
-from curation.suggestions.proposals import Kind
+from curation.suggestions.proposals import NAME_KINDS, Kind
 from curation.tables import fetch, fetch_column
 
 # Open suggestions that are looked at together.
@@ -92,12 +94,20 @@ def withdraw_settled(terms: Iterable[str]) -> int:
     return sum(_withdraw_obsolete_of([_Open(*row) for row in block]) for block in blocks)
 
 
-def reopen_applied(curation_id: int) -> None:
-    """Open the suggestions again whose change was a curation that is undone: their question is as open as before."""
-    accepted = Suggestion.objects.filter(state=Suggestion.State.ACCEPTED, applied__curation=curation_id)
-    accepted.update(
-        state=Suggestion.State.OPEN, decided_at=timezone.now(), decided_by=None, decided_together=None, applied=None
-    )
+def accepted_as(curation_id: int) -> list[Suggestion]:
+    """The suggestions whose change was a curation, locked until the transaction ends. Uses suggestion_queue_idx."""
+    accepted = Suggestion.objects.filter(kind__in=NAME_KINDS, state=Suggestion.State.ACCEPTED)
+    return list(accepted.filter(applied__curation=curation_id).select_for_update().order_by("pk"))
+
+
+def reopen(accepted: Iterable[Suggestion], viewer: Viewer) -> None:
+    """Open suggestions again whose change was undone: their question is as open as before."""
+    for row in accepted:
+        before = {"state": row.state}
+        row.state, row.decided_at, row.decided_by_id = Suggestion.State.OPEN, timezone.now(), None
+        row.decided_together = row.applied = None
+        row.save(update_fields=["state", "decided_at", "decided_by", "decided_together", "applied"])
+        audit(viewer, "suggestion_undo", row, before=before, after={"state": row.state.value, "kind": row.kind})
 
 
 def _withdraw_obsolete_of(block: Sequence[_Open]) -> int:

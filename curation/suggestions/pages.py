@@ -517,8 +517,8 @@ def build_many(
     """
     listed = [one.row.pk for one in (*doubtful, *surest)]
     # Those that contradict a listed or a surer one stay open.
-    unlisted = len(instead.keys() - set(listed))
-    others = count - len(listed) - unlisted
+    unlisted = sorted(instead.keys() - set(listed))
+    others = count - len(listed) - len(unlisted)
     more = f", and {number(others)} more" if others else ""
     of_all = f"{number(count - len(instead))} of " if instead else ""
     return ManyContext(
@@ -529,9 +529,9 @@ def build_many(
         min_confidence=f"{query.confidence:.0%}",
         doubtful=tuple(_row_of_many(one, query, instead.get(one.row.pk)) for one in doubtful),
         surest=tuple(_row_of_many(one, query, instead.get(one.row.pk)) for one in surest),
-        listed=" ".join(map(str, listed)),
+        listed=" ".join(map(str, (*listed, *unlisted))),
         left_out=frozenset(left_out),
-        contradicted=len(instead) - unlisted,
+        contradicted=len(instead) - len(unlisted),
         some=f"{number(len(listed))} of {number(count)} are listed." if others or unlisted else "",
         all_url=f"{many_url(query)}&list=all",
         accept_label=f"Accept those ticked{more}",

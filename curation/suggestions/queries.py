@@ -16,7 +16,7 @@ from django.db.models.fields.json import KeyTextTransform
 
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
-from categories.models import Concept, Entity, TagAlias
+from categories.models import Concept, Entity
 from categories.queries import category_nodes, concept_terms, entity_terms
 from categories.text_projects import readable_aliases, readable_description
 from curation.queries import counts_of
@@ -122,14 +122,8 @@ def _visible_values(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, s
 
 
 def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggestion]:
-    """The visible suggestions that match the filters, by descending confidence.
-
-    An open one about a tag that has become another's name is left out: there is nothing to decide until that is undone.
-    """
+    """The visible suggestions that match the filters, by descending confidence."""
     rows = Suggestion.objects.filter(confidence__gte=query.confidence, state=query.state)
-    if query.state == Suggestion.State.OPEN.value:
-        ended = Q(from_tag__in=TagAlias.objects.values("alias")) | Q(into_tag__in=TagAlias.objects.values("alias"))
-        rows = rows.alias(from_tag=_FROM, into_tag=_INTO).exclude(ended, kind=Kind.TAG_DUPLICATE)
     if query.kind:
         rows = rows.filter(kind=query.kind)
     if query.project:

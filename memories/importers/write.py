@@ -248,10 +248,7 @@ def _sessions_ensure(run: ImportRun, incoming: list[Incoming]) -> None:
         record = one.record
         if record.session:
             key, at = (run.projects[project_of(run, record)].id, record.session), record.dated or run.now
-            if record.state == Memory.State.DELETED.value:
-                if key not in run.sessions:
-                    sessions.setdefault(key, SessionUse(record.agent, None))
-            elif key not in run.session_dates or at < run.session_dates[key]:
+            if key not in run.session_dates or at < run.session_dates[key]:
                 run.session_dates[key] = at
                 sessions[key] = SessionUse(sessions[key].agent if key in sessions else record.agent, at)
     if sessions:
