@@ -63,6 +63,8 @@ class StatusCourse:
     table: tuple[tuple[str, ...], ...]
     incidents: tuple[IncidentRow, ...]
     more_incidents: str
+    lasting: str
+    """The state of an incident that has not ended, and since when; empty without any."""
 
 
 def _seconds(value: float) -> str:
@@ -120,7 +122,12 @@ def build_course(
         ),
         incidents=tuple(_incident_row(one, zone) for one in found.incidents[:_INCIDENTS]),
         more_incidents=_more(len(found.incidents) - _INCIDENTS),
+        lasting=next((_since(one, zone) for one in found.incidents if one.end is None), ""),
     )
+
+
+def _since(one: Incident, zone: tzinfo) -> str:
+    return f"{_STATES[one.kind]} since {one.begin.astimezone(zone):%-d %b, %H:%M}"
 
 
 def _more(count: int) -> str:

@@ -12,6 +12,7 @@ from access.viewer import command_viewer
 from explorer.models import SiteSample
 from explorer.site_history import milliseconds, site_history, site_sample_add
 from explorer.status import site_status
+from explorer.status_course import build_course
 from memories.models import Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -114,6 +115,8 @@ def test_errors_that_follow_each_other_are_one_incident_and_later_ones_another()
     found = history()
     assert kinds(found) == [("errors", "11:55", None), ("errors", "10:50", "11:05")]
     assert found.incidents[1].text == "2 answers of 20 failed because of the server. The log has a line for each."
+    lasting = build_course(found, (), UTC, str).lasting
+    assert (lasting[:13], lasting[-5:]) == ("Errors since ", "11:55")
 
 
 def test_a_late_index_few_vectors_a_full_disk_and_slow_answers_are_incidents():
