@@ -43,7 +43,7 @@ def test_upload_survives_a_broken_connection_and_is_imported_with_its_progress(o
     page = open_page("/")
     expect(page.get_by_role("heading", level=1)).to_have_text("Nothing here yet")
     page.get_by_role("link", name="Look for memories").click()
-    expect(page.get_by_text("Nothing was found on this machine.")).to_be_visible()
+    expect(page.get_by_text("Nothing to import was found on this machine.")).to_be_visible()
     assert page.url.endswith("/")
     # After the third part the connection breaks; a moment later it is there again.
     parts = []
