@@ -45,7 +45,7 @@ from web.validation import Problem
 
 PAGE_SIZE = 50
 # The last changes beside the tasks of curation.
-_BESIDE_TASKS = 12
+_BESIDE_TASKS = 8
 SHOWN_LINES = 60
 SHOWN_RELATIONS = 30
 
