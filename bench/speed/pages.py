@@ -85,6 +85,8 @@ def _first_views(job: Job, browser: Any, state: Any, address: str) -> Row:
     for _ in job.progress.track(f"loading {address}", range(_TIMES), _TIMES):
         context = browser.new_context(storage_state=state)
         page = context.new_page()
+        # The browser draws its own window meanwhile, which would take the processor from the page.
+        page.wait_for_timeout(1_000)
         page.goto(address, wait_until="networkidle")
         found.append(page.evaluate(_LOADED))
         context.close()

@@ -258,8 +258,8 @@
   });
 
   // --- a time zone that the server does not know yet ---------------------------------------------------------------------
-  document.addEventListener("DOMContentLoaded", () => {
-    if (!("zoneChanged" in document.documentElement.dataset) || !byId("explorer")) return;
+  document.addEventListener("zone-changed", () => {
+    if (!byId("explorer")) return;
     const here = location.pathname + location.search;
     htmx.ajax("GET", here, { source: byId("explorer-head"), target: "#explorer", swap: "morph show:none" });
   });

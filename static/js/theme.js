@@ -1,5 +1,5 @@
-// Runs before the page is drawn: marks that scripts run, and stores the theme and the time zone in cookies, so that
-// the server renders both correctly the first time.
+// Runs before the page is drawn: marks that scripts run, and sets the theme. It stores the theme and the time zone in
+// cookies, so that the server renders both correctly the first time.
 (() => {
   const root = document.documentElement;
   root.classList.add("js");
@@ -14,12 +14,14 @@
   const theme = read("theme");
   if (theme === "light" || theme === "dark") root.dataset.theme = theme;
 
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone && read("timezone") !== zone) {
+  // After the first paint: the first look at the time zone takes a browser as long as many a page.
+  addEventListener("load", () => {
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    if (!zone || read("timezone") === zone) return;
     keep("timezone", zone);
-    // The page was rendered for another time zone: explore.js requests it again.
-    if (zone !== "UTC") root.dataset.zoneChanged = "";
-  }
+    // The page was rendered for another time zone.
+    if (zone !== "UTC") document.dispatchEvent(new Event("zone-changed"));
+  });
 
   const names = { "": "System", light: "Light", dark: "Dark" };
   const show = (theme) => {
