@@ -38,7 +38,7 @@ class StepTick:
     label: str
     is_odd: bool
     is_end: bool
-    """Whether its label would leave the chart."""
+    """Whether its label would leave the chart, and ends with its step instead of beginning with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ def _ticks(found: Comparison, a: Sequence[Step], b: Sequence[Step]) -> Iterator[
     for order, place in enumerate(range(0, steps, every)):
         ends = [_short(steps[place].first, found.interval) for steps in (a, b) if place < len(steps)]
         label = " · ".join(dict.fromkeys(ends))
-        at = 100 * place / steps
-        yield StepTick(f"{at:.2f}%", label, bool(order % 2), at > _LAST_PLACE)
+        is_end = 100 * place / steps > _LAST_PLACE
+        yield StepTick(f"{100 * (place + is_end) / steps:.2f}%", label, bool(order % 2), is_end)
 
 
 def _short(day: date, interval: Interval) -> str:

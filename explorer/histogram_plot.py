@@ -74,7 +74,7 @@ class Tick:
     is_major: bool
     """Whether it is shown on narrow screens."""
     is_last: bool = False
-    """Whether it would cross the right edge, and is aligned with it instead."""
+    """Whether it would cross the right edge, and ends with its bar instead of beginning with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,7 +458,7 @@ def _ticks(histogram: Histogram) -> tuple[Tick, ...]:
     wide = -(-len(places) // _NARROW_TICKS) or 1
     # A label extends to the right of its bar.
     return tuple(
-        Tick("100%" if is_last else _percent(i, len(bars)), text, n % wide == 0 and i <= 0.88 * len(bars), is_last)
+        Tick(_percent(i + is_last, len(bars)), text, n % wide == 0 and i <= 0.88 * len(bars), is_last)
         for n, (i, text) in enumerate(places)
         for is_last in (i > 0.92 * len(bars),)
         if i <= 0.97 * len(bars)

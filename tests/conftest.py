@@ -2,6 +2,7 @@
 
 import json
 
+import hypothesis
 import pytest
 from django.db import connection, transaction
 from django.test import TransactionTestCase
@@ -12,6 +13,10 @@ from memories.embedding import query
 from tests import cluster
 from web import health
 from web.cache import clear_caches
+
+# How long an example takes depends on what else the machine does.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

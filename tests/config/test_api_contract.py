@@ -70,7 +70,6 @@ def test_every_answer_is_one_that_the_document_lists(headers, operation):
     @settings(
         max_examples=CASES,
         derandomize=True,
-        deadline=None,
         database=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -60,6 +60,12 @@ def test_every_step_of_the_chart_is_its_slice(doors):
         assert found.json()["total"] == int(count)
 
 
+def test_last_label_of_the_chart_ends_with_its_own_step(doors):
+    # 44 weeks, of which every seventh has a label: the last of these is the 43rd.
+    page = html_of(doors[0].get("/compare/?a.from=2024-01-06&a.to=2024-02-28&b.from=2024-03-20&b.to=2025-05-15"))
+    assert re.findall(r'<text[^>]* text-anchor="end" x="([\d.]+%)"\s+y="15">([^<]+)<', page) == [("97.73%", "21 Oct")]
+
+
 def test_a_member_of_one_project_sees_nothing_of_the_other(doors):
     browser, _ = doors
     page = browser.get(f"/compare/?{PROJECTS}")

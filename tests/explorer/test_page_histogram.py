@@ -100,10 +100,13 @@ def test_too_fine_a_choice_is_explained():
     assert plot.note == "Too many bars by day; shown by month."
 
 
-def test_tick_at_the_right_edge_is_aligned_with_it():
-    years = tuple(Bar(f"{year}-01-01", f"{year}-12-31", str(year), 1, 1) for year in range(1996, 2027))
+def test_label_near_the_right_edge_ends_with_its_bar():
+    years = tuple(Bar(f"{year}-01-01", f"{year}-12-31", str(year), 1, 1) for year in range(1996, 2028))
     ticks = context_of(histogram=Histogram(Interval.YEAR, years)).plot.ticks
-    assert [(tick.label, tick.is_last) for tick in ticks][-2:] == [("2024", False), ("2026", True)]
+    assert [(tick.label, tick.x, tick.is_last) for tick in ticks][-2:] == [
+        ("2024", "87.500%", False),
+        ("2026", "96.875%", True),
+    ]
 
 
 def test_ticks_stand_where_a_quarter_or_a_year_begins():

@@ -60,9 +60,7 @@ _START = datetime(2023, 12, 1, tzinfo=UTC)
 _EDGES = st.integers(0, 760 * 86_400).map(lambda seconds: _START + timedelta(seconds=seconds))
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_table_equals_the_naive_counter(corpus, everyone, data):
     query = SearchQuery.from_mapping(data.draw(queries(corpus)))

@@ -10,9 +10,7 @@ from tests.oracle import date_counts, facet_counts, matching
 from tests.search.queries import EVERYTHING, facet, queries
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_query_equals_the_naive_counter(corpus, everyone, data):
     query = SearchQuery.from_mapping({**data.draw(queries(corpus)), "include_facets": True, "page_size": 100})
@@ -43,9 +41,7 @@ def test_any_query_equals_the_naive_counter(corpus, everyone, data):
             assert full.get(value.value, 0) == value.count, (spec.key, value)
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_ticking_a_value_gives_exactly_the_number_it_showed(corpus, everyone, data):
     query = SearchQuery.from_mapping({**data.draw(queries(corpus)), "include_facets": True, "facet_scope": "choices"})

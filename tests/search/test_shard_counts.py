@@ -12,9 +12,7 @@ from web.cache import clear_caches
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)
 @pytest.mark.parametrize("facet_limit", [pytest.param(EVERYTHING, id="all values"), pytest.param(None, id="sidebar")])
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_counts_made_on_shards_equal_those_of_one_machine(corpus, everyone, facet_limit, data):
     query = SearchQuery.from_mapping({**data.draw(queries(corpus)), "include_facets": True})

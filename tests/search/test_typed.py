@@ -117,7 +117,7 @@ _TEXTS = st.lists(
 ).map(" ".join)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @example('"', [("tag", "a b")])
 @example("word " * 45, [("tag", "a b"), ("-tag", 'say "hi"')])
 @given(_TEXTS, st.lists(_PAIRS, max_size=6))

@@ -26,7 +26,7 @@ from text.query_syntax import parse_text, plain_text_of
 from web.params import QueryError
 
 SLOWLY = hypothesis_settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 

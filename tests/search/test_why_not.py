@@ -23,7 +23,7 @@ from tests.search.test_meaning import by_meaning
 from web.params import QueryError
 
 SLOWLY = hypothesis_settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 
