@@ -80,6 +80,7 @@ class ViewRow:
     is_default: bool
     count: str = ""
     new: str = ""
+    """Those since it was last opened: "+12", or "12+" if there may be more."""
     new_url: str = ""
 
 
@@ -165,7 +166,7 @@ def _row(one: OpenableView, count: ViewCount | None) -> ViewRow:
         pinned=one.pinned,
         is_default=one.is_default,
         count=number(count.total, at_least=count.at_least) if count else "",
-        new=number(new, at_least=count.at_least) if count and new else "",
+        new=(number(new, at_least=True) if count.at_least else f"+{number(new)}") if count and new else "",
         new_url=explore_url(in_view(one).with_(updated_since=one.newer.updated_since)) if one.newer and new else "",
     )
 
