@@ -1,7 +1,7 @@
 """The context of the home page. Pure: no database, no request."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 
 from django.urls import reverse
@@ -173,7 +173,12 @@ def build_home(found: Overview, *, asked: str, last_visit: datetime | None, now:
         more_projects=Link(f"All {found.project_count:,}", reverse("explorer:facet_values", args=["project"]))
         if found.project_count > len(found.newest)
         else None,
-        sessions=build_sessions(found.sessions, SessionsRequest(), zone).rows,
+        sessions=tuple(
+            replace(row, begun=when_text(begun, now, zone)) if (begun := one.session.begun_at) else row
+            for one, row in zip(
+                found.sessions.rows, build_sessions(found.sessions, SessionsRequest(), zone).rows, strict=True
+            )
+        ),
         all_sessions=Link(f"All {found.sessions.total:,}", sessions_url()),
         ideas=tuple(_idea(idea) for idea in found.ideas),
     )
