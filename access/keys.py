@@ -196,7 +196,7 @@ def viewer_of_raw(raw: str, door: AuditEvent.Door = AuditEvent.Door.API, address
     return _admitted(raw, door, address)[0]
 
 
-def _key_from(raw: str, address: str) -> ApiKey:
+def key_from(raw: str, address: str) -> ApiKey:
     """The key that came from an address, unless many wrong ones did.
 
     A text that was no key a moment ago costs no query, and repeating it is no guess. A key that was good a moment ago
@@ -220,7 +220,7 @@ def _key_from(raw: str, address: str) -> ApiKey:
 
 
 def _admitted(raw: str, door: AuditEvent.Door, address: str) -> tuple[Viewer, Allowance]:
-    key = _key_from(raw, address) if address else find_key(raw)
+    key = key_from(raw, address) if address else find_key(raw)
     if key.acts_for_id and door != AuditEvent.Door.MCP:
         raise KeyRefusedError(f"The access token {key.prefix}… is for /mcp only: make a key for programs.")
     allowance = buckets.take(key.pk, key.requests_per_minute or settings.API_REQUESTS_PER_MINUTE)

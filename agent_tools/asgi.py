@@ -9,32 +9,37 @@ import contextlib
 import json
 import logging
 import math
-from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from io import BytesIO
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.contrib.auth import get_user
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
 from django.db import close_old_connections
 from django.http import HttpRequest, HttpResponse
 from django.http.request import split_domain_port, validate_host
+from django.urls import reverse
 
-from access.keys import KeyRefusedError, viewer_of_raw
+from access.keys import KeyRefusedError, key_from, viewer_of_raw
 from access.limits import Buckets, sender
 from access.models import AuditEvent
-from access.viewer import Viewer
-from agent_tools.claude_mem.worker import worker
+from access.sessions import SessionStore
+from access.viewer import Viewer, viewer_of_user
+from agent_tools.claude_mem import worker
 from agent_tools.workflow import DEFAULT_PROFILE
+from home.jobs import check_may_import
+from home.uploads import MAX_FORM
 from web.admission import requests
+from web.bodies import Allowance, BodyTooLargeError, read_again, send_response
 from web.errors import ApiError, sentences
 from web.exchange import set_route
-from web.middleware import ends_with_dot
+from web.middleware import ends_with_dot, refusal_response, set_policies
 from web.params import Params
-from web.responses import answer
+from web.responses import answer, error_of
 from web.serving import is_loopback
 
 logger = logging.getLogger("mnemoscope.mcp")
@@ -76,12 +81,12 @@ class McpApplication:
             await self._live(receive, send)
         elif scope["type"] == "http" and _is_for_worker(scope):
             set_route("claude-mem")
-            await worker(scope, receive, send)
+            await worker.worker(scope, receive, send)
         elif scope["type"] == "http" and scope["path"] in OAUTH_PATHS:
             await self._oauth(scope, receive, send)
         elif scope["type"] == "http" and scope["path"] in PATHS:
             set_route(PATHS[0])
-            await self._enter(scope, receive, send)
+            await _answer_in_turn(self._call, scope, receive, send, _refusal)
         else:
             await self._site(scope, receive, send)
 
@@ -105,58 +110,53 @@ class McpApplication:
             if not speaks_safely(site):
                 raise ApiError(404, "not_found", "OAuth needs HTTPS.", "Use an address with https, or a key.")
             endpoints = await asyncio.to_thread(_load_oauth, site)
-            async with requests.turn():
-                await endpoints(scope, receive, send)
         except Exception as error:
-            await _send(await sync_to_async(_error)(error, scope), send)
+            await send_response(await sync_to_async(_error)(error, scope), send)
+        else:
+            await _answer_in_turn(endpoints, scope, receive, send, _error)
 
-    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Read before its turn, which a slow client must not hold.
-        receive = await _read_ahead(receive)
-        async with contextlib.AsyncExitStack() as turn:
-            try:
-                await turn.enter_async_context(requests.turn())
-                viewer = await sync_to_async(authenticate, thread_sensitive=False)(scope)
-                _profile_of(scope)
-                if scope["method"] != "POST":
-                    # A stream would only wait: there are no sessions, and the server has nothing to say unasked.
-                    raise ApiError(
-                        405,
-                        "method_not_allowed",
-                        f"{scope['method']} is not allowed at this address.",
-                        "It allows POST.",
-                        headers={"Allow": "POST"},
-                    )
-                if self._server is None:
-                    raise ApiError(
-                        503,
-                        "not_started",
-                        "The web server has not started the ASGI lifespan of this application.",
-                        "Run it with the lifespan on (uvicorn: --lifespan on), or use manage.py mcp.",
-                    )
-                manager = await self._server.manager()
-            except Exception as error:
-                await _send(await sync_to_async(_refusal)(error, scope), send)
-                return
-            scope[_VIEWER] = viewer
-            # The MCP server expects a single spelling of its path.
-            await manager.handle_request({**scope, "path": PATHS[0]}, receive, send)
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a call of a tool, in its turn."""
+        viewer = await sync_to_async(authenticate, thread_sensitive=False)(scope)
+        _profile_of(scope)
+        if scope["method"] != "POST":
+            # A stream would only wait: there are no sessions, and the server has nothing to say unasked.
+            raise ApiError(
+                405,
+                "method_not_allowed",
+                f"{scope['method']} is not allowed at this address.",
+                "It allows POST.",
+                headers={"Allow": "POST"},
+            )
+        if self._server is None:
+            raise ApiError(
+                503,
+                "not_started",
+                "The web server has not started the ASGI lifespan of this application.",
+                "Run it with the lifespan on (uvicorn: --lifespan on), or use manage.py mcp.",
+            )
+        manager = await self._server.manager()
+        # The MCP server expects a single spelling of its path.
+        await manager.handle_request({**scope, _VIEWER: viewer, "path": PATHS[0]}, receive, send)
 
 
-async def _read_ahead(receive: Receive) -> Receive:
-    """A `receive` that returns the body that has been read here, up to the largest one that is accepted."""
-    messages: deque[MutableMapping[str, Any]] = deque()
-    size, more = 0, True
-    while more and size <= MAX_BYTES:
-        message = await receive()
+async def _answer_in_turn(
+    application: Application, scope: Scope, receive: Receive, send: Send, refusal: Callable[[Exception, Scope], HttpResponse]
+) -> None:
+    """The answer of an application, or a refusal. It is sent after the turn, which a slow client must not hold."""
+    messages: list[MutableMapping[str, Any]] = []
+
+    async def keep(message: MutableMapping[str, Any]) -> None:
         messages.append(message)
-        size += len(message.get("body", b""))
-        more = message.get("more_body", False)
 
-    async def replay() -> MutableMapping[str, Any]:
-        return messages.popleft() if messages else await receive()
-
-    return replay
+    try:
+        async with requests.turn():
+            await application(scope, read_again(scope, receive), keep)
+    except Exception as error:
+        await send_response(await sync_to_async(refusal)(error, scope), send)
+        return
+    for message in messages:
+        await send(message)
 
 
 class _McpServer:
@@ -225,6 +225,53 @@ class McpRequest(Params):
     tools: Literal["core", "all", "chatgpt"] = DEFAULT_PROFILE
 
 
+# --- bodies ------------------------------------------------------------------------------------------------------
+
+
+def sender_of(scope: Scope) -> str:
+    return sender(_address_of(scope))
+
+
+def allowance_of(scope: Scope) -> Allowance:
+    """Who sends a large body, and how large it may be. Raises why nobody may."""
+    if _is_for_worker(scope):
+        return Allowance("claude-mem", worker.MAX_BYTES)
+    if scope["path"] in OAUTH_PATHS:
+        raise BodyTooLargeError
+    try:
+        if raw := _key_in(_headers_of(scope)):
+            return Allowance(f"key {key_from(raw, _address_of(scope)).pk}", MAX_BYTES)
+        request = ASGIRequest(dict(scope), BytesIO())
+        request.session = SessionStore(request.COOKIES.get(settings.SESSION_COOKIE_NAME))
+        person = get_user(request)
+        if not person.is_authenticated:
+            raise KeyRefusedError if _is_of_program(scope) else BodyTooLargeError
+        if scope["path"] != reverse("imports:upload"):
+            return Allowance(f"person {person.pk}", MAX_BYTES)
+        check_may_import(viewer_of_user(person))
+        return Allowance(f"files of person {person.pk}", MAX_FORM)
+    finally:
+        # Django's end-of-request signals do not reach this thread.
+        close_old_connections()
+
+
+def refusal_of(error: Exception, scope: Scope) -> HttpResponse:
+    """The response for a request whose body is not read."""
+    if scope["path"] in PATHS:
+        return _refusal(error, scope)
+    if _is_of_program(scope):
+        return _error(error, scope)
+    return set_policies(refusal_response(scope["path"], error_of(error)))
+
+
+def _is_of_program(scope: Scope) -> bool:
+    path = scope["path"]
+    return path.startswith("/api/") or path in PATHS or path in OAUTH_PATHS
+
+
+# --- authentication ----------------------------------------------------------------------------------------------
+
+
 def authenticate(scope: Scope) -> Viewer:
     """The viewer of a request. Raises DisallowedHost, ApiError, KeyRefusedError or TooManyRequestsError."""
     try:
@@ -235,16 +282,25 @@ def authenticate(scope: Scope) -> Viewer:
 
 
 def _viewer_of(scope: Scope) -> Viewer:
-    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    headers = _headers_of(scope)
     host = headers.get("host", "")
     if ends_with_dot(host) or not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
         raise DisallowedHost(f"This site has no name {host[:100]!r}. If it should, add the name to ALLOWED_HOSTS.")
     _check_origin(headers.get("origin", ""), host)
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    raw = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
+    raw = _key_in(headers)
     if not raw:
         raise KeyRefusedError
     return viewer_of_raw(raw, AuditEvent.Door.MCP, _address_of(scope))
+
+
+def _headers_of(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _key_in(headers: Mapping[str, str]) -> str:
+    """The key in the headers of a request, empty if there is none."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
 
 
 def _address_of(scope: Scope) -> str:
@@ -311,10 +367,3 @@ def _refusal(error: Exception, scope: Scope) -> HttpResponse:
     reply = {"jsonrpc": "2.0", "id": None, "error": {"code": _SERVER_ERROR, "message": message, "data": known}}
     response.content = json.dumps(reply).encode()
     return response
-
-
-async def _send(response: HttpResponse, send: Send) -> None:
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.items()]
-    length = (b"content-length", str(len(response.content)).encode())
-    await send({"type": "http.response.start", "status": response.status_code, "headers": [*headers, length]})
-    await send({"type": "http.response.body", "body": response.content})

@@ -30,9 +30,10 @@ from home.jobs import (
 from home.models import ImportJob
 from text.formatting import legible
 from web.errors import Refusal
-from web.handler import MAX_FILE
 
-MAX_UPLOAD = MAX_FILE
+MAX_UPLOAD = 2 * 1024**3
+# The body of the form with the file, and what is around it.
+MAX_FORM = MAX_UPLOAD + 1024**2
 # A part of an upload is a request, whose body is held in memory.
 MAX_PART = 8 * 1024**2
 # Space that an upload must leave on the disk.

@@ -5,43 +5,24 @@ request is one call in a thread here.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from importlib import import_module
 from typing import IO, Any
 
 from django.conf import settings
-from django.contrib.auth import SESSION_KEY
 from django.core import signals
-from django.core.exceptions import RequestAborted
 from django.core.handlers.asgi import ASGIHandler, get_script_prefix
-from django.db import DatabaseError, connections
-from django.http import HttpResponseBase, StreamingHttpResponse, parse_cookie
+from django.db import connections
+from django.http import HttpResponseBase, StreamingHttpResponse
 from django.urls import set_script_prefix
 
 from web.admission import Admission, BusyError, light_requests, requests
-from web.errors import Refusal
+from web.bodies import BODY
 from web.middleware import refusal_response, set_policies
 
 HEALTH = "/api/health"
-# The one form with a file. Its bodies may be as large as the file, and the text around it.
-UPLOAD_FORM = "/imports/upload/"
-MAX_FILE = 2 * 1024**3
-_AROUND_FILE = 1024**2
-
-
-class BodyTooLargeError(Refusal):
-    """A body that is larger than any that the address takes."""
-
-    status = 413
-    code = "too_large"
-    title = "Too much at once"
-    message = "The body is too large."
-    suggestion = "Send less at a time."
-    # The rest of the body is not read.
-    headers: Mapping[str, str] = {"Connection": "close"}
 
 
 class SiteHandler(ASGIHandler):
@@ -57,14 +38,7 @@ class SiteHandler(ASGIHandler):
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             raise ValueError(f"This application serves HTTP, not {scope['type']}.")
-        limited = _Limited(receive, await self._largest_body(scope))
-        try:
-            body = await self.read_body(limited)
-        except RequestAborted:
-            if limited.left < 0:
-                await self.send_response(set_policies(refusal_response(scope["path"], BodyTooLargeError())), send)
-            return
-        response = await self._answer(scope, body, receive)
+        response = await self._answer(scope, scope[BODY], receive)
         if response is None:
             return
         try:
@@ -74,14 +48,6 @@ class SiteHandler(ASGIHandler):
                 # Again for a client that has hung up before the first piece.
                 await asyncio.to_thread(response.close)
 
-    async def _largest_body(self, scope: Any) -> int:
-        """The size of the largest body that is read. Files are written to the disk only for who is signed in."""
-        if scope["path"] != UPLOAD_FORM:
-            return settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        threads = self._threads[light_requests]
-        is_known = await asyncio.get_running_loop().run_in_executor(threads, is_signed_in, scope["headers"])
-        return MAX_FILE + _AROUND_FILE if is_known else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-
     async def _answer(self, scope: Any, body: IO[bytes], receive: Any) -> HttpResponseBase | None:
         """The response; None if the client has hung up while it waited."""
         lane = light_requests if is_light(scope["path"]) else requests
@@ -89,7 +55,6 @@ class SiteHandler(ASGIHandler):
         try:
             async with lane.turn():
                 if gone.done():
-                    body.close()
                     return None
                 # With the variables of the request, such as its id.
                 respond = partial(copy_context().run, self._respond, scope, body)
@@ -98,7 +63,6 @@ class SiteHandler(ASGIHandler):
                     response.streaming_content = _pieces(response, iter(response), asyncio.ensure_future(receive()))
                 return response
         except BusyError as busy:
-            body.close()
             return set_policies(refusal_response(scope["path"], busy))
         finally:
             gone.cancel()
@@ -139,34 +103,6 @@ def _end_stream(response: HttpResponseBase) -> None:
     """Close the generators of a response, which ends their transaction, and the connection of this thread."""
     response.close()
     connections.close_all()
-
-
-class _Limited:
-    """Receives the messages of a request. After `most` bytes of its body, it is as if the client had hung up.
-
-    Django writes all of a body to the disk before it asks who has sent it.
-    """
-
-    def __init__(self, receive: Any, most: int) -> None:
-        self._receive = receive
-        self.left = most
-
-    async def __call__(self) -> Any:
-        message = await self._receive()
-        self.left -= len(message.get("body", b""))
-        return message if self.left >= 0 else {"type": "http.disconnect"}
-
-
-def is_signed_in(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether the headers of a request have the cookie of a session of somebody. What they may do is asked later."""
-    cookies = parse_cookie("; ".join(value.decode("latin-1") for name, value in headers if name == b"cookie"))
-    store = import_module(settings.SESSION_ENGINE).SessionStore
-    try:
-        return SESSION_KEY in store(cookies.get(settings.SESSION_COOKIE_NAME))
-    except DatabaseError:
-        return False
-    finally:
-        connections.close_all()
 
 
 def is_light(path: str) -> bool:

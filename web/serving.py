@@ -21,6 +21,7 @@ import uvicorn
 from django.conf import settings
 
 from web.command_line import command
+from web.connections import BoundedProtocol
 from web.exchange import access_logger
 
 SHUTDOWN_SECONDS = 3
@@ -157,12 +158,21 @@ def serve(
 
     `when_ready` is called once connections are accepted.
     """
-    config = uvicorn.Config(
+    if access_log:
+        access_logger.setLevel(logging.INFO)
+    _Server(server_config(), when_ready, parent).run(sockets=list(listeners))
+
+
+def server_config() -> uvicorn.Config:
+    return uvicorn.Config(
         "config.asgi:application",
         # asyncio and not uvloop, which would accept connections without asking the listener above.
         loop="asyncio",
-        http="httptools",
+        http=BoundedProtocol,
+        ws="none",
         lifespan="on",
+        # Otherwise any program of this machine could claim to speak for somebody else.
+        proxy_headers=settings.BEHIND_TLS_PROXY or bool(os.environ.get("FORWARDED_ALLOW_IPS")),
         log_config=None,
         # Its lines have the queries, which may contain tokens.
         access_log=False,
@@ -172,9 +182,6 @@ def serve(
         # one, so that none of them takes all.
         backlog=1,
     )
-    if access_log:
-        access_logger.setLevel(logging.INFO)
-    _Server(config, when_ready, parent).run(sockets=list(listeners))
 
 
 def steady_memory() -> None:

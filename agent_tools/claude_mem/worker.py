@@ -27,6 +27,7 @@ from search.result import Hit, HitDetail
 from search.run import run
 from search.timeline import TimelineRequest, timeline
 from web.admission import BusyError, requests
+from web.bodies import BODY
 from web.errors import ApiError
 from web.params import Pair
 from web.responses import error_of
@@ -55,15 +56,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 async def worker(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
     """An ASGI application with the endpoints of claude-mem's worker."""
-    body = b""
-    more = True
-    while more and len(body) <= MAX_BYTES:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
     try:
         async with requests.turn():
-            status, reply = await sync_to_async(answer, thread_sensitive=False)(scope, body)
+            status, reply = await sync_to_async(answer, thread_sensitive=False)(scope, scope[BODY].read())
     except BusyError as busy:
         status, reply = busy.status, {"error": busy.explanation}
     is_text = isinstance(reply, str)
@@ -81,8 +76,6 @@ def answer(scope: MutableMapping[str, Any], body: bytes) -> tuple[int, Any]:
     try:
         _check_caller(scope)
         method, path = scope["method"].replace("HEAD", "GET"), scope["path"]
-        if len(body) > MAX_BYTES:
-            raise ApiError(413, "too_large", "The body is too large.")
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if route := ROUTES.get((method, path)):
             return 200, route(pairs, body)

@@ -13,7 +13,7 @@ from agent_tools import asgi
 from memories.embedding import query
 from memories.models import Memory, Project
 from tests.corpus import RECORDS
-from web.serving import listen
+from web.serving import listen, server_config
 
 
 def bring_in(folder):
@@ -69,7 +69,8 @@ def site(monkeypatch):
     own_model = query._queries
     with listen("127.0.0.1", 0) as listener, listen("127.0.0.1", 0) as extra:
         monkeypatch.setattr("agent_tools.asgi.worker_port", extra.getsockname()[1])
-        config = uvicorn.Config("config.asgi:application", lifespan="on", log_config=None, timeout_graceful_shutdown=2)
+        config = server_config()
+        config.backlog = 2048
         server = QuietServer(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener, extra]}, daemon=True)
         thread.start()

@@ -3,6 +3,9 @@
 import asyncio
 from dataclasses import dataclass
 
+from agent_tools.asgi import allowance_of, refusal_of, sender_of
+from web.bodies import BodyReader
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -43,7 +46,7 @@ async def ask(application, path, method="GET", gone=None, body=(b"",), headers=(
         "client": ("127.0.0.1", 50000),
         "server": ("127.0.0.1", 8000),
     }
-    await application(scope, receive, send)
+    await BodyReader(application, sender_of, allowance_of, refusal_of)(scope, receive, send)
     if not sent:
         return None
     headers = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}

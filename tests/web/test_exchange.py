@@ -3,11 +3,13 @@
 import asyncio
 import json
 import logging
+from io import BytesIO
 
 import pytest
 from django.http import HttpResponse
 from django.urls import include, path
 
+from web.bodies import BODY
 from web.exchange import ExchangeApplication, current_id
 from web.handler import SiteHandler
 
@@ -55,6 +57,7 @@ def ask(application, address, *, headers=(), leaves=False, when_done=None):
         "path": address,
         "query_string": b"q=secret",
         "headers": [(b"host", b"localhost"), *headers],
+        BODY: BytesIO(),
         "client": ("127.0.0.1", 50000),
         "server": ("127.0.0.1", 8000),
     }
