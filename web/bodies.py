@@ -162,7 +162,8 @@ class BodyReader:
             except _ClientLeftError:
                 return
             except Exception as error:
-                await body.discard()
+                if not isinstance(error, SlowBodyError):
+                    await body.discard()
                 response = await _in_thread(self._refusal_of, error, scope)
                 response["Connection"] = "close"
                 await send_response(response, send)
