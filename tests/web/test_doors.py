@@ -205,9 +205,10 @@ def test_newest_clients_are_read_when_very_many_wait(site, shared_ids, impatient
     monkeypatch.setattr(bodies, "FREE_SECONDS", 30.0)
     monkeypatch.setattr(connections, "HEADER_SECONDS", 30.0)
     monkeypatch.setattr(bodies.awaited, "most", 20)
-    monkeypatch.setattr(connections.awaited, "most", 20)
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(Client(site, begun("/register"))) for _ in range(30)]
+        assert answers_others(site, key_for())
+        monkeypatch.setattr(connections.awaited, "most", 20)
         silent = [stack.enter_context(Client(site, b"GET / HT")) for _ in range(30)]
         assert answers_others(site, key_for())
         assert [client.end()[:12] for client in held[:10]] == [b"HTTP/1.1 408"] * 10
