@@ -18,14 +18,13 @@ from home.jobs import (
     job_cancel,
     job_import,
     job_named,
-    job_read_as,
     job_remove,
     job_undo,
     jobs_of,
     jobs_recover,
 )
 from home.models import ImportJob
-from home.previews import preview_of
+from home.previews import job_read_as, preview_of
 from home.uploads import MAX_FILES, MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from memories.importers.csv_table import FIELDS
 from memories.records import MAX_PROJECT
@@ -37,6 +36,7 @@ _get = partial(read_operation, router)
 _post = partial(router.post, auth=callers("write"))
 _REFUSALS = errors(400, *GUARDED, 404, 409, 411, 413, 422)
 _LISTED = 50
+_COLUMNS = 100
 
 
 class FileRequest(BaseModel):
@@ -199,7 +199,9 @@ class ImportReply(BaseModel):
 
 
 class ImportDetail(ImportReply):
-    preview: PreviewReply | None = Field(description="Of an upload that is ready.")
+    preview: PreviewReply | None = Field(
+        description="Of an upload that is ready; null while it is being made, for some seconds."
+    )
 
 
 class ImportsReply(BaseModel):
@@ -263,12 +265,13 @@ def import_one(request: ApiRequest, import_id: int) -> ImportDetail:
 
 def _detail(job: ImportJob, request: HttpRequest) -> ImportDetail:
     preview = None
-    if job.state == State.READY:
-        found = preview_of(job)
+    if job.state == State.READY and (found := preview_of(job)):
         preview = PreviewReply(
             format=found.format,
             files=[PreviewedFile.model_validate(file, from_attributes=True) for file in found.files],
-            columns=[PreviewedColumn.model_validate(column, from_attributes=True) for column in found.columns],
+            columns=[
+                PreviewedColumn.model_validate(column, from_attributes=True) for column in found.columns[:_COLUMNS]
+            ],
             fields=list(FIELDS) if found.columns else [],
             rows=[PreviewedRow.model_validate(row, from_attributes=True) for row in found.rows],
             refused=[RefusedRow(location=location, reason=reason) for location, reason in found.refused],
@@ -285,7 +288,7 @@ def _detail(job: ImportJob, request: HttpRequest) -> ImportDetail:
     operation_id="import_read_as",
 )
 def read_as(request: ApiRequest, import_id: int, body: ReadAsRequest) -> ImportDetail:
-    """Choose the fields of the columns of a table. The answer has the rows as they will be then."""
+    """Choose the fields of the columns of a table. The preview is made again."""
     job = job_named(request.viewer, import_id)
     Params.from_pairs(pairs_of(request.GET))
     return _detail(job_read_as(job=job, columns=body.columns), request)

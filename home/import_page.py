@@ -20,6 +20,7 @@ from text.formatting import day_text, memories, number, plural
 State = ImportJob.State
 
 _COLUMNS = 48
+_TABLE_COLUMNS = 100
 _REFUSALS = 50
 # In words that those who have the system know.
 _ABOUT = {
@@ -313,7 +314,7 @@ def build_columns(preview: Preview) -> tuple[ColumnChoice, ...]:
                 *((name, _FIELD_LABELS.get(name, name.replace("_", " ")), name == column.field) for name in FIELDS),
             ),
         )
-        for number, column in enumerate(preview.columns, 1)
+        for number, column in enumerate(preview.columns[:_TABLE_COLUMNS], 1)
     )
 
 

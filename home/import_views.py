@@ -33,13 +33,12 @@ from home.jobs import (
     job_cancel,
     job_import,
     job_named,
-    job_read_as,
     job_remove,
     job_undo,
     jobs_import,
     may_import,
 )
-from home.previews import preview_of
+from home.previews import Preview, job_read_as, preview_of
 from home.queries import imported_paths, imports_open, imports_past, is_empty, sample_batch
 from home.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from memories.importers.discovery import discoveries
@@ -177,22 +176,28 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         context["complaints"] = [str(one) for one in messages.get_messages(request)]
     if one.state in (State.READY, State.FAILED) and one.is_upload:
         preview = preview_of(one)
-        columns = build_columns(preview)
-        projects, may_make = importable(viewer), viewer.may_write(None) and viewer.project_ids is None
-        named = dict.fromkeys(row.project for row in preview.rows if row.project)
-        if preview.error:
-            context["verdict"] = "needs a column with the text" if columns else "cannot be imported"
-        context |= {
-            "preview": preview,
-            "import_label": memories(preview.count or 0),
-            "rows": preview_rows(preview),
-            "columns": columns,
-            "projects": projects,
-            "may_make_project": may_make,
-            "closed_projects": [] if may_make else [name for name in named if name not in projects],
-        }
+        context |= {"is_being_read": True} if preview is None else _previewed(preview, viewer)
     template = "home/import_job.html#job" if wants_fragment(request) else "home/import_job.html"
     return private(render(request, template, context))
+
+
+def _previewed(preview: Preview, viewer: Viewer) -> dict[str, object]:
+    """The first rows of an upload, and the projects that it may go into."""
+    projects, may_make = importable(viewer), viewer.may_write(None) and viewer.project_ids is None
+    named = dict.fromkeys(row.project for row in preview.rows if row.project)
+    columns = build_columns(preview)
+    context: dict[str, object] = {
+        "preview": preview,
+        "import_label": memories(preview.count or 0),
+        "rows": preview_rows(preview),
+        "columns": columns,
+        "projects": projects,
+        "may_make_project": may_make,
+        "closed_projects": [] if may_make else [name for name in named if name not in projects],
+    }
+    if preview.error:
+        context["verdict"] = "needs a column with the text" if columns else "cannot be imported"
+    return context
 
 
 @require_POST

@@ -8,7 +8,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ from access.keys import live_keys
 from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer, may_write_everything, viewer_of_key, viewer_of_user
 from home.models import ImportJob
-from memories.importers.base import Importer, ImportFailedError, Options
-from memories.importers.csv_table import columns_check
+from memories.importers.base import Importer
 from memories.importers.discovery import places
 from memories.importers.registry import BUNDLE, importer_for
 from memories.models import FollowedSource, ImportBatch, Memory, Project
@@ -212,24 +211,6 @@ def job_cancel(*, job: ImportJob) -> ImportJob:
     return job
 
 
-def job_read_as(*, job: ImportJob, columns: Mapping[str, str]) -> ImportJob:
-    """Choose the fields of the columns of an upload, by their names. Raises JobStateError or UploadInvalidError."""
-    if job.state not in (State.READY, State.FAILED) or not job.is_upload:
-        raise JobStateError(
-            f"{job.name} is {job.get_state_display()}: only an upload that is ready has columns to choose."
-        )
-    try:
-        known = importer_of(job).columns(Path(job.path), Options(columns=columns))
-        columns_check(known, columns)
-    except ImportFailedError as error:
-        raise UploadInvalidError(job_text(job, str(error))) from None
-    # Only in the state that was looked at: it may have been started, or removed, since.
-    if not ImportJob.objects.filter(pk=job.pk, state=job.state).update(columns=dict(columns)):
-        raise JobStateError(f"{job.name} has just been started, or removed.")
-    job.refresh_from_db()
-    return job
-
-
 def importer_of(job: ImportJob) -> Importer:
     """The importer of the source of a job. Raises NotReadableError."""
     path = Path(job.path)
@@ -358,3 +339,9 @@ def viewer_of_starter(started: ImportJob | FollowedSource) -> Viewer:
 def job_forget_file(job: ImportJob) -> None:
     if job.is_upload and job.path:
         shutil.rmtree(Path(job.path).parent, ignore_errors=True)
+        shutil.rmtree(job_previews(job), ignore_errors=True)
+
+
+def job_previews(job: ImportJob) -> Path:
+    """The folder of the previews of an upload."""
+    return Path(settings.HOME) / "previews" / str(job.pk)

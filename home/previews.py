@@ -1,37 +1,50 @@
-"""The first rows of an upload as they will be, before anything is stored."""
+"""The first rows of an upload as they will be, before anything is stored.
 
-import threading
+An upload may be hostile, and to read it may take long. So a process of its own makes the previews, one after another,
+and leaves each in a file; requests only look whether it is there.
+"""
+
+import fcntl
+import hashlib
+import json
+import signal
 import time
-from collections import OrderedDict
-from contextlib import closing
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
-from pydantic import ValidationError
+from django.conf import settings
+from pydantic import TypeAdapter, ValidationError
 
-from home.jobs import importer_of, job_text
+from home.jobs import JobStateError, State, UploadInvalidError, importer_of, job_previews, job_text
 from home.models import ImportJob
-from memories.importers.base import Column, Importer, ImportFailedError, Options, Records, SourceRecord
+from memories.importers.base import Column, ColumnsError, Importer, ImportFailedError, Options, Records, SourceRecord
+from memories.importers.csv_table import columns_check
 from memories.records import STORABLE, MemoryRecord, derived_title
 from memories.vocabulary_records import is_vocabulary
 from text.titles import plain_title
+from web.processes import start_once
 from web.validation import reasons
 
 _ROWS = 8
 _READ = 200
 # If there are several files.
 _FILES, _ROWS_OF_FILE = 20, 3
-_COLUMNS = 100
+_COLUMNS = 1_000
 # Somebody waits for the page. A record that takes longer is the last one.
 _SECONDS = 10.0
 # Those that are not shown are only counted.
 _COUNT_SECONDS = 1.0
-# Previews that a process has at hand: the page asks again at each look, and a ZIP must be unpacked for one.
-_AT_HAND = 32
-_previews: OrderedDict[tuple[object, ...], "Preview"] = OrderedDict()
-_lock = threading.Lock()
+# The system ends the process that makes previews when one takes longer, whatever it is at.
+_MOST_SECONDS = 40
+_LOCK = "previews.lock"
+# A process that was started a moment ago may not have the lock yet.
+_START_SECONDS = 10.0
+_started = float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,23 +131,115 @@ class _Found:
         self.is_all = self.is_all and read < _READ
 
 
-def preview_of(job: ImportJob) -> Preview:
-    """The first rows of an upload. Of several files, the first rows of each of the first ones.
+_PREVIEW = TypeAdapter(Preview)
+_TOO_LONG = Preview(
+    format="",
+    about="",
+    rows=(),
+    refused=(),
+    error="To read its first rows takes too long, or too much memory. Split it into smaller files.",
+)
 
-    An upload that is ready does not change, so that its preview is made once for each way to read its columns.
-    """
-    key = (job.pk, job.path, tuple(sorted(job.columns.items())))
-    with _lock:
-        if (known := _previews.get(key)) is not None:
-            return known
-    made = _preview_make(job)
-    # A failed preview may succeed later: the disk may be full.
-    if not made.error:
-        with _lock:
-            _previews[key] = made
-            while len(_previews) > _AT_HAND:
-                _previews.popitem(last=False)
-    return made
+
+def preview_of(job: ImportJob) -> Preview | None:
+    """The preview of an upload; None while it is being made. There is one for each way to read its columns."""
+    try:
+        return _PREVIEW.validate_json(_place(job).read_bytes())
+    except FileNotFoundError:
+        previews_start()
+        return None
+
+
+def _place(job: ImportJob) -> Path:
+    way = hashlib.sha256(json.dumps(sorted(job.columns.items())).encode()).hexdigest()[:16]
+    return job_previews(job) / f"{way}.json"
+
+
+def job_read_as(*, job: ImportJob, columns: Mapping[str, str]) -> ImportJob:
+    """Choose the fields of the columns of an upload, by their names. Raises JobStateError or UploadInvalidError."""
+    if job.state not in (State.READY, State.FAILED) or not job.is_upload:
+        raise JobStateError(
+            f"{job.name} is {job.get_state_display()}: only an upload that is ready has columns to choose."
+        )
+    preview = preview_of(job)
+    if preview is None:
+        raise JobStateError(f"{job.name} is still being read. Choose its columns in some seconds.")
+    try:
+        columns_check(preview.columns, columns, are_of_one_table=not preview.files)
+    except ImportFailedError as error:
+        raise UploadInvalidError(job_text(job, str(error))) from None
+    # Only in the state that was looked at: it may have been started, or removed, since.
+    if not ImportJob.objects.filter(pk=job.pk, state=job.state).update(columns=dict(columns)):
+        raise JobStateError(f"{job.name} has just been started, or removed.")
+    job.refresh_from_db()
+    previews_start()
+    return job
+
+
+# --- the process that makes them ---------------------------------------------------------------------------------
+
+
+def previews_start() -> None:
+    """Start the process that makes previews, unless it runs."""
+    global _started
+    now = time.monotonic()
+    with _alone() as is_alone:
+        if not is_alone or now - _started < _START_SECONDS:
+            return
+    _started = now
+    start_once(["make_previews"])
+
+
+@contextmanager
+def _alone() -> Iterator[bool]:
+    """Hold the lock of the process that makes previews. Yields whether no other one has it."""
+    with (Path(settings.HOME) / _LOCK).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def previews_make() -> int:
+    """Make all previews that are missing. Returns their number; 0 if another process makes them."""
+    made = Counter[tuple[int | None, int | None]]()
+    with _alone() as is_alone:
+        while is_alone and (job := _next_job(made)):
+            made[job.user_id, job.api_key_id] += 1
+            _make_in_time(job)
+    return made.total()
+
+
+def _next_job(made: Counter[tuple[int | None, int | None]]) -> ImportJob | None:
+    """The oldest upload without a preview, of those whose owner has had the fewest: many of one hold up no others."""
+    ready = ImportJob.objects.filter(is_upload=True, state__in=[State.READY, State.FAILED]).order_by("pk")
+    missing = [job for job in ready if not _place(job).exists() and Path(job.path).exists()]
+    return min(missing, key=lambda job: made[job.user_id, job.api_key_id], default=None)
+
+
+def _make_in_time(job: ImportJob) -> None:
+    """Make a preview. What ends this process before it is made is not tried again."""
+    place = _place(job)
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    begun = place.with_suffix(".begun")
+    was_begun = begun.exists()
+    begun.touch()
+    preview = _TOO_LONG if was_begun else _in_time(lambda: _preview_make(job))
+    begun.write_bytes(_PREVIEW.dump_json(preview))
+    begun.replace(place)
+
+
+def _in_time(make: Callable[[], Preview]) -> Preview:
+    # No thread could stop what does not let go of the interpreter: the alarm ends the process.
+    signal.alarm(_MOST_SECONDS)
+    try:
+        return make()
+    except MemoryError:
+        return _TOO_LONG
+    finally:
+        signal.alarm(0)
 
 
 def _preview_make(job: ImportJob) -> Preview:
@@ -145,11 +250,11 @@ def _preview_make(job: ImportJob) -> Preview:
     try:
         importer = importer_of(job)
         name, about = importer.name, importer.looks_like
-        columns = tuple(importer.columns(path, options))[:_COLUMNS]
+        columns = tuple(_columns_of(importer, path, options))[:_COLUMNS]
         if importer.parts is None:
             found.add(importer.read(path, options).records, importer, _ROWS)
         else:
-            with closing(importer.parts(path)) as parts:
+            with closing(importer.parts(path, options)) as parts:
                 for part in islice(parts, _FILES):
                     files.append(PreviewFile(part.name, part.importer.name if part.importer else "", part.reason))
                     if found.is_over:
@@ -170,6 +275,14 @@ def _preview_make(job: ImportJob) -> Preview:
         files=tuple(files),
         count=found.count if found.is_all and not error_text and len(files) < _FILES else None,
     )
+
+
+def _columns_of(importer: Importer, path: Path, options: Options) -> Sequence[Column]:
+    """The columns as they are read; as guessed if they cannot be read as wanted, so that others can be chosen."""
+    try:
+        return importer.columns(path, options)
+    except ColumnsError:
+        return importer.columns(path, replace(options, columns={}))
 
 
 def _row(record: MemoryRecord) -> PreviewRow:

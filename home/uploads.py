@@ -28,6 +28,7 @@ from home.jobs import (
     jobs_of,
 )
 from home.models import ImportJob
+from home.previews import previews_start
 from text.formatting import legible
 from web.errors import Refusal
 
@@ -183,6 +184,7 @@ def upload_append(*, job: ImportJob, offset: int, part: bytes) -> ImportJob:
             if modified is not None:
                 with contextlib.suppress(OSError, OverflowError, ValueError):
                     os.utime(path, (modified, modified))
+        transaction.on_commit(previews_start)
     job.save(update_fields=["received", "state"])
     return job
 

@@ -119,7 +119,7 @@ class Importer:
     knows: Callable[["Source"], bool]
     read: Callable[[Path, Options], Reading]
     columns: Callable[[Path, Options], Sequence[Column]] = lambda path, options: ()
-    parts: Callable[[Path], Generator["Part", None, None]] | None = None
+    parts: Callable[[Path, Options], Generator["Part", None, None]] | None = None
     follow: Following | None = None
     """None for formats that are not followed: files that somebody exported once."""
     previews_in_part: bool = False

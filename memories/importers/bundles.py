@@ -10,9 +10,10 @@ import shutil
 import stat
 import tempfile
 import zipfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -46,6 +47,8 @@ _MAX_MEMBERS = 100_000
 _MAX_TABLES = 300
 # An archive that unpacks to more than this, and to more than this many times its size, is not read.
 _MAX_UNPACKED, _MAX_RATIO = 512 * 1024 * 1024, 200
+# A preview unpacks no more documents than this, of this size together.
+_PREVIEW_NOTES, _PREVIEW_SIZE = 500, 64 * 1024 * 1024
 # Space that must be left on the disk.
 _SPARE = 256 * 1024 * 1024
 _ROOT = "files"
@@ -76,17 +79,17 @@ def bundle_importer(importers: Sequence[Importer]) -> Importer:
         def records() -> Records:
             nonlocal done, total
             total = _count(path)
-            for part in parts(path):
+            for part in parts(path, options):
                 yield from part.records(options)
                 done += 1
 
         return Reading(records(), lambda: min(1.0, done / total) if total else None)
 
-    def parts(path: Path) -> Generator[Part, None, None]:
+    def parts(path: Path, options: Options) -> Generator[Part, None, None]:
         if path.is_dir():
             yield from _folder_parts(path, lambda file: chosen(file, may_be_archive=True))
         else:
-            yield from _archive_parts(path, lambda file: chosen(file, may_be_archive=False))
+            yield from _archive_parts(path, options, lambda file: chosen(file, may_be_archive=False))
 
     about = "a ZIP archive of files in these formats"
     own = Importer("files", about, _knows, read, _columns, parts)
@@ -176,7 +179,7 @@ def _part(name: str, path: Path, choose: Choose) -> Part:
         return Part(name, path, reason=f"cannot be read: {error.strerror}")
 
 
-def _archive_parts(path: Path, choose: Choose) -> Generator[Part, None, None]:
+def _archive_parts(path: Path, options: Options, choose: Choose) -> Generator[Part, None, None]:
     with contextlib.ExitStack() as stack:
         archive = stack.enter_context(archive_opened(path))
         members = [member for member in archive.infolist() if not member.is_dir()]
@@ -191,6 +194,8 @@ def _archive_parts(path: Path, choose: Choose) -> Generator[Part, None, None]:
             elif not _is_skipped(member.filename):
                 wanted[member.filename] = member
         notes = [name for name in sorted(wanted) if _is_note(name)]
+        if options.is_preview:
+            notes = _first(notes, wanted)
         unpacked: list[str] = []
         for name in notes:
             if reason := _unpack(archive, wanted[name], folder / name):
@@ -207,6 +212,12 @@ def _archive_parts(path: Path, choose: Choose) -> Generator[Part, None, None]:
                 continue
             yield _part(name, folder / name, choose)
             (folder / name).unlink(missing_ok=True)
+
+
+def _first(names: list[str], members: Mapping[str, zipfile.ZipInfo]) -> list[str]:
+    """The first documents of an archive, as many as a preview unpacks."""
+    sizes = accumulate(members[name].file_size for name in names[:_PREVIEW_NOTES])
+    return [name for name, size in zip(names, sizes, strict=False) if size <= _PREVIEW_SIZE]
 
 
 def _shown(member: zipfile.ZipInfo) -> str:

@@ -166,14 +166,16 @@ def table_columns(document: Document, options: Options) -> Sequence[Column]:
     return [Column(name, fields.get(at, ""), tuple(examples[at])) for at, name in enumerate(table.names)]
 
 
-def columns_check(known: Sequence[Column], wanted: Mapping[str, str]) -> None:
-    """Raise ColumnsError if a wanted column is none of those that are known."""
+def columns_check(known: Sequence[Column], wanted: Mapping[str, str], *, are_of_one_table: bool = False) -> None:
+    """Raise ColumnsError if a wanted column is none of those that are known, or two of a table are one field."""
     names = dict.fromkeys(column.name for column in known)
     if not names:
         raise ColumnsError("This file has no columns to choose fields for: it is no table (CSV, TSV).")
     if strange := [name for name in wanted if name not in names]:
         listed_names = ", ".join(repr(name) for name in list(names)[:50])
         raise ColumnsError(f"There is no column {strange[0][:100]!r}. The columns are {listed_names}.")
+    if are_of_one_table:
+        _fields(list(names), wanted)
 
 
 def read(path: Path, options: Options) -> Reading:

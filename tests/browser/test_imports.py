@@ -7,6 +7,7 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from django.contrib.auth.models import User
@@ -19,6 +20,7 @@ from home.models import ImportJob
 from memories.models import Memory
 from memories.records import MemoryChanges
 from memories.services import memory_update
+from tests.home.test_previews import make_previews_here
 from tests.memories.foreign import write_database
 from tests.memories.test_importers_claude_mem import OBSERVATION, PRESENT, SESSION, VERSIONS
 
@@ -28,6 +30,8 @@ def site(live_server, settings, tmp_path, monkeypatch):
     """A site without memories, whose imports begin when a test says so."""
     settings.HOME = tmp_path
     monkeypatch.setattr("home.jobs.start_once", lambda arguments: None)
+    monkeypatch.setattr("home.previews.start_once", lambda arguments: Thread(target=make_previews_here).start())
+    monkeypatch.setattr("home.previews._START_SECONDS", 0.0)
     monkeypatch.setattr("home.import_process.ImportSink", None)
     monkeypatch.setattr("home.following.ImportSink", None)
     monkeypatch.delenv("CLAUDE_MEM_DATA_DIR", raising=False)

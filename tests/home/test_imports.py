@@ -17,13 +17,14 @@ from django.utils import timezone
 from access.keys import make_key, revoke_key
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_user
-from home import import_process, jobs, uploads
+from home import import_process, jobs, previews, uploads
 from home.import_process import jobs_run
 from home.jobs import FullRightsError, ImportForbiddenError, JobStateError
 from home.models import ImportJob
 from home.uploads import FileToSend, upload_append, upload_begin
 from memories.importers.base import Importer, ImportFailedError, Options, Reading, SourceRecord
 from memories.models import ImportBatch, Memory, Project
+from tests.home.conftest import make_previews_when_asked
 from tests.html import html_of
 
 pytestmark = pytest.mark.django_db
@@ -41,6 +42,7 @@ def place(settings, tmp_path, monkeypatch):
     """A home folder of the test's own, and no process of its own for imports: tests do what is queued themselves."""
     settings.HOME = tmp_path
     monkeypatch.setattr("home.jobs.start_once", lambda arguments: None)
+    make_previews_when_asked(monkeypatch)
     monkeypatch.setattr("home.import_process.ImportSink", None)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for name in ("CLAUDE_MEM_DATA_DIR", "CLAUDE_CONFIG_DIR", "MEMORY_FILE_PATH", "BASIC_MEMORY_CONFIG_DIR"):
@@ -503,9 +505,9 @@ def test_columns_of_an_upload_that_was_just_removed_or_started_are_not_chosen(ow
     job = upload_begin(files=[FileToSend("tea.csv", len(table))], viewer=command_viewer())
     upload_append(job=job, offset=0, part=table)
 
-    def remove(*arguments):
+    def remove(*arguments, **options):
         ImportJob.objects.all().delete()
 
-    monkeypatch.setattr(jobs, "columns_check", remove)
+    monkeypatch.setattr(previews, "columns_check", remove)
     reply = owner.post(f"/imports/{job.pk}/columns/", {"column": ["Notiz"], "field": ["content"]}, follow=True)
     assert (reply.status_code, ImportJob.objects.exists()) == (404, False)

@@ -14,6 +14,7 @@ from home.import_process import jobs_run
 from home.models import ImportJob
 from memories.importers.jsonl import EXPORT_VERSION
 from memories.models import ImportBatch, Memory, Project
+from tests.home.conftest import make_previews_when_asked
 from tests.html import html_of
 from tests.memories.imports import run
 
@@ -29,6 +30,7 @@ SECRET = [
 def place(settings, tmp_path, monkeypatch):
     settings.HOME = tmp_path
     monkeypatch.setattr("home.jobs.start_once", lambda arguments: None)
+    make_previews_when_asked(monkeypatch)
     monkeypatch.setattr("home.import_process.ImportSink", None)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
 

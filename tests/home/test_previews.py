@@ -1,0 +1,195 @@
+"""Previews are made by a process beside the server: no request reads an upload, and hostile ones hold up nobody."""
+
+import gzip
+import io
+import json
+import signal
+import subprocess
+import sys
+import threading
+import zipfile
+
+import httpx2
+import pytest
+from django.contrib.auth.models import User
+from django.db import connections
+
+from access.models import ApiKey, Membership
+from access.viewer import viewer_of_user
+from home import previews
+from home.jobs import JobStateError
+from home.models import ImportJob
+from home.previews import job_read_as, preview_of, previews_make, previews_start
+from home.uploads import FileToSend, upload_append, upload_begin
+from memories.models import Project
+from tests.agent_tools.conftest import key_for, shared_ids, site
+from tests.html import html_of
+from tests.web.test_doors import answers_others
+
+__all__ = ["shared_ids", "site"]
+
+BLANK = b" " * 1024**2
+
+
+def zipped(*files, packing=zipfile.ZIP_DEFLATED):
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", packing) as archive:
+        for name, pieces in files:
+            with archive.open(name, "w") as file:
+                for piece in pieces:
+                    file.write(piece)
+    return written.getvalue()
+
+
+BOMBS = {
+    "many empty notes.zip": lambda: zipped(*((f"n/{n}.md", ()) for n in range(20_000))),
+    "many empty notes in many folders.zip": lambda: zipped(*((f"{n}/" * 20 + "a.md", ()) for n in range(5_000))),
+    "many empty records.zip": lambda: zipped(*((f"{n}.json", ()) for n in range(20_000))),
+    "a blank record.zip": lambda: zipped(("a.json", [BLANK] * 200)),
+    "blank notes.zip": lambda: zipped(*((f"{n}.md", [BLANK] * 50) for n in range(10))),
+    "a blank table.zip": lambda: zipped(("a.csv", [b"id,text\n", *[b"1,\n" * 300_000] * 50])),
+    "a packed file in an archive.zip": lambda: zipped(("a.json.gz", [gzip.compress(BLANK * 100)])),
+    "an archive in an archive.zip": lambda: zipped(("a.zip", [zipped(("a.json", [BLANK] * 100))])),
+    "too much.zip": lambda: zipped(("a.json", [BLANK] * 600)),
+    "blank.json.gz": lambda: gzip.compress(b"[" + BLANK * 200),
+    "deep.json": lambda: b"[" * 3_000_000,
+    "long.jsonl": lambda: b'{"content": "' + b"x" * 8_000_000,
+    "wide.csv": lambda: b",".join(b"c%d" % n for n in range(200_000)),
+}
+
+
+@pytest.fixture(autouse=True)
+def place(settings, tmp_path, monkeypatch):
+    settings.HOME = tmp_path
+    monkeypatch.setattr(previews, "start_once", lambda arguments: None)
+    return tmp_path
+
+
+def person(name):
+    user = User.objects.create_user(name)
+    project, _ = Project.objects.get_or_create(slug=name)
+    Membership.objects.create(user=user, project=project, role="writer")
+    return user
+
+
+def uploaded(user, name, content):
+    job = upload_begin(files=[FileToSend(name, len(content))], viewer=viewer_of_user(user))
+    for start in range(0, len(content), 8 * 1024**2):
+        job = upload_append(job=job, offset=start, part=content[start : start + 8 * 1024**2])
+    return job
+
+
+LINE = json.dumps({"content": "Tea cools."}).encode()
+
+
+@pytest.mark.django_db
+def test_page_and_api_wait_for_no_preview(client, monkeypatch):
+    ada = person("ada")
+    client.force_login(ada)
+    job = uploaded(ada, "tea.jsonl", LINE)
+    asked = []
+    monkeypatch.setattr(previews, "start_once", asked.append)
+    monkeypatch.setattr(previews, "_started", float("-inf"))
+    with monkeypatch.context() as patch:
+        patch.setattr(previews, "importer_of", None)
+        page = html_of(client.get(f"/imports/{job.pk}/"))
+        assert "Its first rows are being read." in page
+        assert 'hx-trigger="every 1s"' in page
+        assert "Import</button>" not in page
+        reply = client.get(f"/api/imports/{job.pk}").json()
+        assert (reply["state"], reply["preview"]) == ("ready", None)
+        with pytest.raises(JobStateError, match=r"tea.jsonl is still being read"):
+            job_read_as(job=job, columns={"content": "content"})
+    assert asked == [["make_previews"]]
+    assert previews_make() == 1
+    assert [row["text"] for row in client.get(f"/api/imports/{job.pk}").json()["preview"]["rows"]] == ["Tea cools."]
+    page = html_of(client.get(f"/imports/{job.pk}/"))
+    assert "every 1s" not in page
+    assert "Import 1 memory</button>" in page
+    client.post(f"/imports/{job.pk}/remove/")
+    assert not list(previews.Path(job.path).parent.parent.iterdir())
+    assert not previews.job_previews(job).exists()
+
+
+@pytest.mark.django_db
+def test_one_process_makes_previews_and_is_started_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(previews, "start_once", asked.append)
+    monkeypatch.setattr(previews, "_started", float("-inf"))
+    uploaded(person("ada"), "tea.jsonl", LINE)
+    with previews._alone():
+        previews_start()
+        assert previews_make() == 0
+    assert not asked
+    previews_start()
+    previews_start()
+    assert len(asked) == 1
+
+
+@pytest.mark.django_db
+def test_many_uploads_of_one_person_hold_up_nobody_else(monkeypatch):
+    ada, ben = person("ada"), person("ben")
+    jobs = [uploaded(ada, f"{n}.jsonl", LINE) for n in range(4)] + [uploaded(ben, "tea.jsonl", LINE)]
+    order = []
+    monkeypatch.setattr(previews, "_preview_make", lambda job: order.append(job.pk) or previews._TOO_LONG)
+    assert previews_make() == 5
+    assert order.index(jobs[4].pk) == 1
+
+
+@pytest.mark.django_db
+def test_upload_that_ended_the_process_is_not_read_again(monkeypatch):
+    ada = person("ada")
+    fatal, other = uploaded(ada, "fatal.jsonl", LINE), uploaded(ada, "tea.jsonl", LINE)
+
+    def end(job):
+        if job.pk == fatal.pk:
+            raise SystemExit
+        return preview_make(job)
+
+    preview_make = previews._preview_make
+    monkeypatch.setattr(previews, "_preview_make", end)
+    with pytest.raises(SystemExit):
+        previews_make()
+    assert previews_make() == 2
+    assert "takes too long" in preview_of(fatal).error
+    assert len(preview_of(other).rows) == 1
+
+
+def test_what_never_ends_is_ended_by_the_system():
+    code = "import re; from home import previews; previews._MOST_SECONDS = 1; "
+    code += "previews._in_time(lambda: re.match('(a*)*b', 'a' * 50))"
+    start = "import django; django.setup(); "
+    done = subprocess.run([sys.executable, "-c", start + code], timeout=60, check=False)
+    assert done.returncode == -signal.SIGALRM
+
+
+def make_previews_here():
+    try:
+        previews_make()
+    finally:
+        connections.close_all()
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_bomb_is_previewed_or_refused_while_the_site_answers_others(name, shared_ids, site, place):
+    ada, key = person("ada"), key_for()
+    writer = key_for("ada")
+    job = uploaded(ada, name, BOMBS[name]())
+    ImportJob.objects.update(user=None, api_key=ApiKey.objects.get(prefix=writer[:12]))
+    headers = {"Authorization": f"Bearer {writer}"}
+
+    def look():
+        reply = httpx2.get(f"{site}/api/imports/{job.pk}", headers=headers, timeout=30)
+        assert reply.status_code == 200, reply.text
+        return reply.json()["preview"]
+
+    assert [look() for _ in range(6)] == [None] * 6
+    maker = threading.Thread(target=make_previews_here)
+    maker.start()
+    assert answers_others(site, key)
+    maker.join(120)
+    assert not maker.is_alive()
+    found = look()
+    assert found is not None
+    assert len(found["rows"]) <= 60
+    assert not list((place / "uploads").glob("*/*.zip/*"))
