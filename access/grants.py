@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from django.contrib.auth.models import User
 from django.core import signing
+from django.core.signing import BadSignature, Signer
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -29,6 +30,7 @@ REFRESH_LIFETIME = timedelta(days=30)
 CODE_LIFETIME = timedelta(minutes=2)
 CONSENT_LIFETIME = timedelta(minutes=10)
 _SALT = "access.grants.consent"
+_refresh_tokens = Signer(salt="access.grants.refresh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +110,20 @@ def grant_of_code(code: str, client_id: str) -> AppGrant | None:
 
 
 def grant_of_refresh_token(token: str, client_id: str) -> AppGrant | None:
-    """The consent that a token renews. One that was used before means that somebody else has it: the consent ends."""
-    hashed = _hash(token)
-    if stolen := _grants(client_id).filter(used_refresh_hash=hashed).first():
-        grant_end(stolen)
+    """The consent that a token renews. Any earlier one of it means that somebody else has it: the consent ends."""
+    live = _grants(client_id)
+    grant = live.filter(refresh_hash=_hash(token), key__expires_at__gt=timezone.now()).first()
+    if grant is None and (spent := live.filter(pk=_grant_named(token)).first()):
+        grant_end(spent)
+    return grant
+
+
+def _grant_named(token: str) -> int | None:
+    """The id of the consent that a refresh token was made for, by this site."""
+    try:
+        return int(_refresh_tokens.unsign(token).partition(".")[0])
+    except BadSignature:
         return None
-    return _grants(client_id).filter(refresh_hash=hashed, key__expires_at__gt=timezone.now()).first()
 
 
 def grant_of_token(token: str) -> AppGrant | None:
@@ -142,9 +152,11 @@ def grant_end(grant: AppGrant) -> None:
 
 @transaction.atomic
 def _renew(grant: AppGrant, scopes: list[str]) -> Tokens | None:
-    raw, refresh, now = new_raw_key(), secrets.token_urlsafe(32), timezone.now()
+    raw, now = new_raw_key(), timezone.now()
+    # It names its consent, so that it is known for one of it when it is spent.
+    refresh = _refresh_tokens.sign(f"{grant.pk}.{secrets.token_urlsafe(32)}")
     renewed = AppGrant.objects.filter(pk=grant.pk, refresh_hash=grant.refresh_hash).update(
-        refresh_hash=_hash(refresh), used_refresh_hash=grant.refresh_hash, access_expires_at=now + ACCESS_LIFETIME
+        refresh_hash=_hash(refresh), access_expires_at=now + ACCESS_LIFETIME
     )
     if not renewed:
         return None

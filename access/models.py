@@ -115,13 +115,11 @@ class AppGrant(models.Model):
     code_used_at = models.DateTimeField(null=True, blank=True)
     access_expires_at = models.DateTimeField(null=True, blank=True)
     refresh_hash = models.CharField(max_length=64, blank=True)
-    used_refresh_hash = models.CharField(max_length=64, blank=True)
 
     class Meta:
         indexes = [
             models.Index(fields=["code_hash"], name="appgrant_code_idx"),
             models.Index(fields=["refresh_hash"], name="appgrant_refresh_idx"),
-            models.Index(fields=["used_refresh_hash"], name="appgrant_used_refresh_idx"),
         ]
 
     def __str__(self) -> str:

@@ -141,7 +141,11 @@ class McpApplication:
 
 
 async def _answer_in_turn(
-    application: Application, scope: Scope, receive: Receive, send: Send, refusal: Callable[[Exception, Scope], HttpResponse]
+    application: Application,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+    refusal: Callable[[Exception, Scope], HttpResponse],
 ) -> None:
     """The answer of an application, or a refusal. It is sent after the turn, which a slow client must not hold."""
     messages: list[MutableMapping[str, Any]] = []

@@ -3,17 +3,22 @@
 Registered clients are not stored: the id of a client is its registration, signed, so that strangers can fill no table.
 """
 
+import json
 import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from asgiref.sync import sync_to_async
 from django.core import signing
 from django.db import close_old_connections
 from django.urls import reverse
 from django.utils.crypto import salted_hmac
+from mcp.server.auth.handlers.authorize import AuthorizationHandler
+from mcp.server.auth.handlers.metadata import MetadataHandler
+from mcp.server.auth.handlers.token import TokenHandler
+from mcp.server.auth.middleware.client_auth import AuthenticationError, ClientAuthenticator
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -24,11 +29,22 @@ from mcp.server.auth.provider import (
     RegistrationError,
     TokenError,
 )
-from mcp.server.auth.routes import create_auth_routes, create_protected_resource_routes
+from mcp.server.auth.routes import (
+    AUTHORIZATION_PATH,
+    REVOCATION_PATH,
+    TOKEN_PATH,
+    build_metadata,
+    cors_middleware,
+    create_auth_routes,
+    create_protected_resource_routes,
+)
 from mcp.server.auth.settings import ClientRegistrationOptions, RevocationOptions
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl, AnyUrl, ConfigDict, TypeAdapter
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from access.grants import (
     APP_SCOPES,
@@ -42,18 +58,32 @@ from access.grants import (
     tokens_renew,
 )
 from agent_tools.asgi import speaks_safely
+from web.errors import Refusal
+from web.middleware import refusal_response, set_policies
 
 _SALT = "agent_tools.oauth.client"
 _REMEMBERED = ("client_name", "redirect_uris", "token_endpoint_auth_method", "grant_types", "response_types", "scope")
 # How a client without a secret identifies itself.
 PUBLIC = "none"
+_WAYS = (PUBLIC, "client_secret_post", "client_secret_basic")
 _MAX_URIS, _MAX_URI, _MAX_NAME, _MAX_ID = 5, 500, 100, 8_000
-# Schemes of an address that is no app's, but something that a browser would do.
-_NO_APPS = {"about", "blob", "data", "file", "ftp", "javascript", "mailto", "vbscript", "view-source", "ws", "wss"}
+# The scheme of an app of its own, which begins with a domain that its makers have, backwards (RFC 8252). Others belong
+# to the browser, to the system, or to whoever takes them first.
+_OWN_SCHEME = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+", re.ASCII)
 # Without a user, and without characters that mean something in the policy of the page that leads there.
 _HOST = re.compile(r"([a-z0-9.-]+|\[[0-9a-f:.]+\])(:\d+)?", re.ASCII)
 _URL: TypeAdapter[AnyHttpUrl] = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True))
+_READ, _SEND = ["GET", "OPTIONS"], ["POST", "OPTIONS"]
+_NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 Result = TypeVar("Result")
+
+
+class AppRefusedError(Refusal):
+    """A request of an app that a person cannot be asked about."""
+
+    status = 400
+    title = "This app cannot be connected"
+    suggestion = "Start again in the app. If it happens again, tell those who make the app."
 
 
 @lru_cache(maxsize=8)
@@ -62,12 +92,68 @@ def endpoints_of(site: str) -> Starlette:
     issuer, resource = _URL.validate_python(site), _URL.validate_python(f"{site}/mcp")
     scopes = list(APP_SCOPES)
     options = ClientRegistrationOptions(enabled=True, valid_scopes=scopes, default_scopes=scopes)
+    revocation, provider = RevocationOptions(enabled=True), Provider(site)
+    metadata = build_metadata(issuer, None, options, revocation)
+    metadata.token_endpoint_auth_methods_supported = list(_WAYS)
+    metadata.revocation_endpoint_auth_methods_supported = list(_WAYS)
+    own = _Endpoints(provider, site)
     return Starlette(
         routes=[
-            *create_auth_routes(Provider(site), issuer, None, options, RevocationOptions(enabled=True)),
+            # Before those of the SDK, which has them as well.
+            Route("/.well-known/oauth-authorization-server", cors_middleware(MetadataHandler(metadata).handle, _READ)),
+            Route(AUTHORIZATION_PATH, own.authorize, methods=["GET", "POST"]),
+            Route(TOKEN_PATH, cors_middleware(own.token, _SEND)),
+            Route(REVOCATION_PATH, cors_middleware(own.revoke, _SEND)),
+            *create_auth_routes(provider, issuer, None, options, revocation),
             *create_protected_resource_routes(resource, [issuer], scopes, "Mnemoscope"),
         ]
     )
+
+
+class _Endpoints:
+    """Endpoints that the SDK has, where it is not strict enough or too strict."""
+
+    def __init__(self, provider: "Provider", site: str) -> None:
+        self._provider, self._site = provider, site
+        self._clients = ClientAuthenticator(provider)
+
+    async def authorize(self, request: Request) -> Response:
+        """Lead to the page that asks the person, and nowhere else: anybody could register the address of an app, and
+        make a link of this site that leads there.
+        """
+        response = await AuthorizationHandler(self._provider).handle(request)
+        address = response.headers.get("location", "")
+        if address.startswith(f"{self._site}{reverse('access:connect')}?"):
+            return response
+        told = dict(parse_qsl(urlsplit(address).query)) if address else json.loads(response.body)
+        refusal = AppRefusedError(f"The app asked wrongly: {told.get('error_description') or told.get('error')}")
+        page = set_policies(refusal_response(AUTHORIZATION_PATH, refusal))
+        return Response(page.content, page.status_code, headers=dict(page.items()))
+
+    async def token(self, request: Request) -> Response:
+        resources = (await request.form()).getlist("resource")
+        if any(not self._provider.is_resource(str(resource)) for resource in resources):
+            return _refused(400, "invalid_target", f"This is the server of {self._site}/mcp.")
+        return await TokenHandler(self._provider, self._clients).handle(request)
+
+    async def revoke(self, request: Request) -> Response:
+        """Revoke a token as RFC 7009 has it. The SDK asks for a secret that public clients do not have."""
+        try:
+            client = await self._clients.authenticate_request(request)
+        except AuthenticationError as error:
+            return _refused(401, "invalid_client", error.message)
+        text = (await request.form()).get("token")
+        if not isinstance(text, str):
+            return _refused(400, "invalid_request", "token: is missing.")
+        found = await self._provider.load_access_token(text)
+        token = found or await self._provider.load_refresh_token(client, text)
+        if token is not None and token.client_id == client.client_id:
+            await self._provider.revoke_token(token)
+        return Response(headers=_NO_STORE)
+
+
+def _refused(status: int, error: str, description: str) -> Response:
+    return JSONResponse({"error": error, "error_description": description}, status, headers=_NO_STORE)
 
 
 class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
@@ -75,6 +161,10 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
     def __init__(self, site: str) -> None:
         self._site = site
+
+    def is_resource(self, resource: str) -> bool:
+        """Whether tokens of this server are for it."""
+        return resource.rstrip("/") == f"{self._site}/mcp"
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         if len(client_id) > _MAX_ID:
@@ -94,7 +184,8 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         if len(uris) > _MAX_URIS or any(len(uri) > _MAX_URI or not _leads_to_app(uri) for uri in uris):
             raise RegistrationError(
                 "invalid_redirect_uri",
-                f"Up to {_MAX_URIS} addresses of {_MAX_URI} characters: https, http on this machine, or an app's own",
+                f"Up to {_MAX_URIS} addresses of {_MAX_URI} characters: https, http on this machine, or a scheme "
+                "like com.example.app; without #",
             )
         client_info.client_name = (client_info.client_name or "An app without a name")[:_MAX_NAME]
         known = client_info.model_dump(mode="json", include=set(_REMEMBERED))
@@ -105,7 +196,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
             client_info.client_secret = _secret_of(client_info.client_id)
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
-        if params.resource and params.resource.rstrip("/") != f"{self._site}/mcp":
+        if params.resource and not self.is_resource(params.resource):
             raise AuthorizeError("invalid_target", f"This is the server of {self._site}/mcp.")
         asked = ConsentRequest(
             client_id=client.client_id,
@@ -210,6 +301,8 @@ def _secret_of(client_id: str) -> str:
 def _leads_to_app(uri: str) -> bool:
     """Whether an answer may be sent to an address: by HTTPS, on this machine, or to the scheme of an app."""
     parts = urlsplit(uri)
+    if "#" in uri:
+        return False
     if parts.scheme in ("http", "https"):
         return _HOST.fullmatch(parts.netloc) is not None and speaks_safely(uri)
-    return parts.scheme not in _NO_APPS
+    return _OWN_SCHEME.fullmatch(parts.scheme) is not None

@@ -19,6 +19,7 @@ from mcp.client.auth import OAuthClientProvider, OAuthFlowError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 
+from access.grants import _hash
 from access.limits import Buckets
 from access.models import ApiKey, AppGrant, AuditEvent, Membership
 from memories.models import Memory, Project
@@ -42,6 +43,11 @@ class Storage:
 
     async def set_client_info(self, client_info):
         self.client = client_info
+
+
+@pytest.fixture(autouse=True)
+def _no_earlier_requests(monkeypatch):
+    monkeypatch.setattr("agent_tools.asgi.oauth_requests", Buckets())
 
 
 @pytest.fixture
@@ -234,18 +240,69 @@ def test_person_sees_their_apps_on_the_page_of_keys_and_ends_them(site, person):
     assert httpx2.post(f"{site}/mcp", headers=headers).status_code == 401
 
 
-@pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
-def test_client_revokes_what_it_has(site, person, kind):
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [
+        pytest.param("access_token", {"token_type_hint": "access_token"}, id="access token"),
+        pytest.param("refresh_token", {"token_type_hint": "refresh_token"}, id="refresh token"),
+        pytest.param("access_token", {}, id="without a hint"),
+        pytest.param("refresh_token", {"token_type_hint": "access_token"}, id="a wrong hint"),
+        pytest.param("refresh_token", {"token_type_hint": "other"}, id="an unknown hint"),
+    ],
+)
+def test_client_revokes_what_it_has(site, person, kind, hint):
     app = App(site, person, scopes=["read"], projects=["every"])
     assert app.total() == 14
     token = getattr(app.storage.tokens, kind)
-    form = {"token": token, "client_secret": "", "token_type_hint": kind}
+    form = {"token": token, **hint}
     stranger = httpx2.post(f"{site}/register", json={"redirect_uris": [CALLBACK], "token_endpoint_auth_method": "none"})
     httpx2.post(f"{site}/revoke", data={**form, "client_id": stranger.json()["client_id"]})
     assert ApiKey.objects.get().revoked_at is None
-    reply = httpx2.post(f"{site}/revoke", data={**form, "client_id": app.storage.client.client_id})
+    own = {"client_id": app.storage.client.client_id}
+    assert httpx2.post(f"{site}/revoke", data=own).json()["error"] == "invalid_request"
+    assert httpx2.post(f"{site}/revoke", data={"token": token}).status_code == 401
+    assert httpx2.post(f"{site}/revoke", data={**own, "token": "unknown"}).status_code == 200
+    assert ApiKey.objects.get().revoked_at is None
+    reply = httpx2.post(f"{site}/revoke", data={**form, **own})
     assert reply.status_code == 200, reply.text
     assert ApiKey.objects.get().revoked_at is not None
+
+
+@pytest.mark.parametrize("age", [1, 2, 5])
+def test_refresh_token_of_any_generation_ends_everything_when_it_comes_again(site, person, age):
+    app = App(site, person, scopes=["read"], projects=["every"])
+    assert app.total() == 14
+    form = {"grant_type": "refresh_token", "client_id": app.storage.client.client_id}
+    spent = [app.storage.tokens.refresh_token]
+    for _ in range(age):
+        reply = httpx2.post(f"{site}/token", data={**form, "refresh_token": spent[-1]})
+        spent.append(reply.json()["refresh_token"])
+    for guess in (spent[0] + "x", spent[0].partition(":")[0] + ":x", "1.x", "x"):
+        assert httpx2.post(f"{site}/token", data={**form, "refresh_token": guess}).status_code == 400
+    assert ApiKey.objects.get().revoked_at is None
+    assert httpx2.post(f"{site}/token", data={**form, "refresh_token": spent[0]}).status_code == 400
+    assert ApiKey.objects.get().revoked_at is not None
+    assert httpx2.post(f"{site}/token", data={**form, "refresh_token": spent[-1]}).status_code == 400
+
+
+def test_refresh_token_from_before_they_named_their_consent_is_renewed(site, person):
+    app = App(site, person, scopes=["read"], projects=["every"])
+    assert app.total() == 14
+    AppGrant.objects.update(refresh_hash=_hash("old"))
+    connections.close_all()
+    form = {"grant_type": "refresh_token", "client_id": app.storage.client.client_id, "refresh_token": "old"}
+    assert httpx2.post(f"{site}/token", data=form).status_code == 200
+
+
+@pytest.mark.parametrize("given", ["https://elsewhere.example/mcp", "{site}/other", "{site}", "mcp"])
+def test_token_for_another_server_is_refused(site, person, given):
+    app = App(site, person, scopes=["read"], projects=["every"])
+    assert app.total() == 14
+    form = {"grant_type": "refresh_token", "client_id": app.storage.client.client_id}
+    form["refresh_token"] = app.storage.tokens.refresh_token
+    reply = httpx2.post(f"{site}/token", data={**form, "resource": given.format(site=site)})
+    assert (reply.status_code, reply.json()["error"]) == (400, "invalid_target")
+    assert httpx2.post(f"{site}/token", data={**form, "resource": f"{site}/mcp/"}).status_code == 200
 
 
 # --- endpoints ---------------------------------------------------------------------------------------------------
@@ -263,6 +320,12 @@ def test_metadata_names_the_endpoints_and_strangers_are_led_to_it(shared_ids, si
     assert server["issuer"] == site
     assert server["code_challenge_methods_supported"] == ["S256"]
     assert server["registration_endpoint"] == f"{site}/register"
+    for name in ("token", "revocation"):
+        assert server[f"{name}_endpoint_auth_methods_supported"] == [
+            "none",
+            "client_secret_post",
+            "client_secret_basic",
+        ]
 
 
 @pytest.mark.parametrize(
@@ -274,6 +337,20 @@ def test_metadata_names_the_endpoints_and_strangers_are_led_to_it(shared_ids, si
         pytest.param({"redirect_uris": ["https://a;script-src/"]}, "invalid_redirect_uri", id="another policy"),
         pytest.param({"redirect_uris": [f"{CALLBACK}/{n}" for n in range(6)]}, "invalid_redirect_uri", id="many"),
         pytest.param({"redirect_uris": [f"{CALLBACK}/{'x' * 500}"]}, "invalid_redirect_uri", id="long"),
+        *(
+            pytest.param({"redirect_uris": [uri]}, "invalid_redirect_uri", id=uri)
+            for uri in (
+                "search-ms:query=x",
+                "intent://x#Intent;end",
+                "chrome://settings",
+                "ms-settings:privacy",
+                "steam://run/1",
+                "data:text/html,x",
+                "https://app.example/back#part",
+                "com.example.app:/back#part",
+                "http://localhost.evil.example/",
+            )
+        ),
         pytest.param({"redirect_uris": []}, "invalid_client_metadata", id="none"),
         pytest.param({"scope": "read admin"}, "invalid_client_metadata", id="to administer"),
     ],
@@ -309,11 +386,12 @@ def test_other_names_of_the_site_and_other_servers_get_nothing(shared_ids, site,
         "redirect_uri": CALLBACK,
     }
     reply = httpx2.get(f"{site}/authorize", params={**asked, "resource": "https://elsewhere.example/mcp"})
-    assert "error=invalid_target" in reply.headers["Location"]
+    assert (reply.status_code, "Location" in reply.headers) == (400, False)
+    assert f"This is the server of {site}/mcp" in reply.text
     elsewhere = httpx2.get(f"{site}/authorize", params={**asked, "redirect_uri": "https://elsewhere.example/"})
     assert elsewhere.status_code == 400
     plain = httpx2.get(f"{site}/authorize", params={**asked, "code_challenge_method": "plain"})
-    assert "error=invalid_request" in plain.headers["Location"]
+    assert (plain.status_code, "Location" in plain.headers) == (400, False)
     # Signed in or not, a request that was not signed here is not shown.
     assert httpx2.get(f"{site}/connect/?request=x").headers["Location"].startswith("/sign-in/?next=/connect/")
     monkeypatch.setattr(settings, "ALLOWED_HOSTS", ["*"])
@@ -323,8 +401,42 @@ def test_other_names_of_the_site_and_other_servers_get_nothing(shared_ids, site,
     assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"response_type": "x"}, id="another kind of answer"),
+        pytest.param({"response_type": None}, id="no kind of answer"),
+        pytest.param({"scope": "root"}, id="an unknown scope"),
+        pytest.param({"code_challenge": None}, id="no challenge"),
+        pytest.param({"client_id": "x"}, id="an unknown app"),
+        pytest.param({"redirect_uri": "https://evil.example/"}, id="another address"),
+        pytest.param({"state": "<script>", "response_type": "token"}, id="a script"),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_wrong_request_of_an_app_leads_nowhere(shared_ids, site, changes, method):
+    asked = {"redirect_uris": ["https://app.example/back"], "token_endpoint_auth_method": "none"}
+    known = httpx2.post(f"{site}/register", json=asked).json()
+    form = {"client_id": known["client_id"], "response_type": "code", "code_challenge": "x" * 43}
+    form |= {"redirect_uri": "https://app.example/back", "code_challenge_method": "S256", **changes}
+    form = {name: value for name, value in form.items() if value is not None}
+    sent = {"params": form} if method == "GET" else {"data": form}
+    reply = httpx2.request(method, f"{site}/authorize", **sent)
+    assert (reply.status_code, "Location" in reply.headers) == (400, False)
+    assert "<h1>This app cannot be connected</h1>" in reply.text
+    assert "<script>" not in reply.text
+    assert "Content-Security-Policy" in reply.headers
+
+
+def test_page_says_what_the_app_will_not_be_able_to_do(site, person):
+    app = App(site, person, scopes=["read"], projects=["every"])
+    assert app.total() == 14
+    page = app.pages[0][0]
+    assert "will not be able to store, change and delete memories: when it tries" in " ".join(page.split())
+    assert "nor to change the vocabulary" not in page  # which the person may not do
+
+
 def test_requests_of_an_address_are_limited(shared_ids, site, monkeypatch):
-    monkeypatch.setattr("agent_tools.asgi.oauth_requests", Buckets())
     monkeypatch.setattr("agent_tools.asgi.OAUTH_PER_ADDRESS", 2)
     codes = [httpx2.post(f"{site}/register", json={"redirect_uris": [CALLBACK]}).status_code for _ in range(3)]
     assert codes == [201, 201, 429]

@@ -22,8 +22,6 @@ PIECE = b"x" * 1024**2
 UPLOAD_FORM = "/imports/upload/"
 
 
-
-
 def sent(path, *, pieces=11, cookie=b"", **headers):
     """The answer to a large body."""
     body, asked = [PIECE] * pieces, [(b"host", b"localhost"), (b"cookie", cookie)]
