@@ -27,14 +27,11 @@ from django.utils.crypto import constant_time_compare, salted_hmac
 from django.views.decorators.http import require_POST, require_safe
 
 from access.audit import audit
-from access.models import Membership
-from access.services import membership_remove, membership_set
-from access.viewer import SCOPES, Viewer, viewer_of_user
-from memories.models import Project
+from access.claims import merge_claims, roles_from_claims
+from access.viewer import viewer_of_user
 
 logger = logging.getLogger("mnemoscope.sign_in")
 PROVIDER = "oidc"
-Role = Membership.Role
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # allauth is not checked
@@ -196,43 +193,13 @@ urlpatterns = [
 ]
 
 
-# --- roles --------------------------------------------------------------------------------------------------------
-
-
-@transaction.atomic
-def roles_from_claims(user: User, claims: dict[str, Any]) -> None:
-    """Give the highest role that a claim stands for in each project that the rules name, and end others there."""
-    rules = settings.OIDC_ROLES
-    if not rules:
-        return
-    ranks = {role.value: rank for rank, role in enumerate(Role)}
-    named = {project for *_, project in rules}
-    projects = Project.objects.all() if "*" in named else Project.objects.filter(slug__in=named)
-    held = {membership.project_id: membership for membership in Membership.objects.filter(user=user)}
-    # It decides for every project, like whoever wrote the rules.
-    viewer = Viewer(None, frozenset(SCOPES), None, user_id=user.pk)
-    for project in projects:
-        roles = [
-            role
-            for claim, value, role, slug in rules
-            if slug in ("*", project.slug) and value in _values(claims, claim)
-        ]
-        if roles:
-            role = Role(max(roles, key=ranks.__getitem__))
-            membership_set(user=user, project=project, role=role, viewer=viewer, note="by claims")
-        elif project.pk in held:
-            membership_remove(membership=held[project.pk], viewer=viewer)
+# --- claims -------------------------------------------------------------------------------------------------------
 
 
 def _claims_of(account: SocialAccount) -> dict[str, Any]:
     """The claims of a person: those of the signed identity, and further ones that the provider answers."""
     data = account.extra_data
-    return {**(data.get("userinfo") or {}), **(data.get("id_token") or {})}
-
-
-def _values(claims: dict[str, Any], claim: str) -> list[str]:
-    value = claims.get(claim)
-    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
+    return merge_claims(data.get("userinfo") or {}, data.get("id_token") or {})
 
 
 def _domain_of(claims: dict[str, Any]) -> str:
