@@ -19,6 +19,7 @@ from access.key_rights import KeyRights
 from access.keys import MAX_PER_MINUTE
 from access.limits import attempts, sender
 from access.models import Membership
+from access.sign_in import known_browser
 from access.viewer import SCOPES
 from memories.models import Project
 from web.command_line import command
@@ -133,17 +134,22 @@ class InvitationForm(forms.Form):
 def counted_attempt(name: str, request: HttpRequest | None, too_many: object) -> Iterator[None]:
     """Count an attempt at the password of an account, unless the block ends without an error. Raises ValidationError
     with the text `too_many` instead of running the block if there were several wrong ones.
+
+    A browser with which the account has signed in is counted apart: whoever guesses elsewhere locks nobody out of it.
     """
     address = request.META.get("REMOTE_ADDR", "") if request else ""
-    account, network = ("account", name.casefold()), ("address", sender(address))
-    # An address that is refused does not count for the account, which it could lock for others.
-    wait = attempts.take(network, PER_ADDRESS).wait or attempts.take(account, PER_ACCOUNT).wait
-    if wait:
+    counted: tuple[tuple[tuple[str, str], int], ...]
+    if request and (browser := known_browser(request, name)):
+        counted = ((("browser", browser), PER_ACCOUNT),)
+    else:
+        # An address that is refused does not count for the account, which it could lock for others.
+        counted = ((("address", sender(address)), PER_ADDRESS), (("account", name.casefold()), PER_ACCOUNT))
+    if wait := next((wait for one, most in counted if (wait := attempts.take(one, most).wait)), 0.0):
         logger.warning("Too many wrong passwords for %r from %s.", name[:100], address)
         raise forms.ValidationError(str(too_many), code="too_many", params={"seconds": math.ceil(wait)})
     yield
-    attempts.fill(account)
-    attempts.fill(network)
+    for one, _ in counted:
+        attempts.fill(one)
 
 
 class SignInForm(AuthenticationForm):

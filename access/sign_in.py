@@ -5,8 +5,12 @@ import secrets
 from datetime import timedelta
 from urllib.parse import urlencode
 
+from django.conf import settings
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import User
+from django.core import signing
 from django.db import transaction
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 
@@ -15,6 +19,7 @@ from access.models import SignInToken
 LIFETIME = timedelta(hours=1)
 _RETENTION = timedelta(days=1)
 OWNER = "owner"
+_BROWSER, _BROWSER_KNOWN = "access.sign_in.browser", timedelta(days=365)
 
 
 def owner_ensure() -> None:
@@ -61,6 +66,36 @@ def sign_in_token_redeem(token: str) -> User | None:
             return None
         redeemed = SignInToken.objects.select_related("user").get(token_hash=token_hash(token))
     return redeemed.user if redeemed.user.is_active else None
+
+
+# --- browsers that have signed in -------------------------------------------------------------------------------
+
+
+def remember_browser(response: HttpResponse, user: AbstractBaseUser) -> None:
+    """Let a browser keep that somebody has signed in with it: guesses of others do not lock them out there."""
+    value = signing.dumps([user.get_username().casefold(), secrets.token_hex(8)], salt=_BROWSER)
+    response.set_cookie(
+        browser_cookie(),
+        value,
+        max_age=_BROWSER_KNOWN,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def known_browser(request: HttpRequest, name: str) -> str:
+    """What names a browser with which this account has signed in; empty for any other."""
+    try:
+        owner, browser = signing.loads(request.COOKIES.get(browser_cookie(), ""), salt=_BROWSER, max_age=_BROWSER_KNOWN)
+    except signing.BadSignature:
+        return ""
+    return str(browser) if owner == name.casefold() else ""
+
+
+def browser_cookie() -> str:
+    """The name of the cookie, which differs between the sites of a host as that of the session does."""
+    return settings.SESSION_COOKIE_NAME.replace("sessionid", "browser")
 
 
 def token_hash(token: str) -> str:

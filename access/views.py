@@ -21,7 +21,7 @@ from access.forms import KeyForm, PasswordForm, SignInForm
 from access.key_rights import KeyRights, key_rights, shown_keys
 from access.keys import GRACE, KeyRefusedError, NewKey, live_keys, make_key, revoke_key, rotate_key
 from access.models import ApiKey, Membership
-from access.sign_in import sign_in_token_redeem
+from access.sign_in import remember_browser, sign_in_token_redeem
 from access.viewer import viewer_of_user
 
 
@@ -40,11 +40,18 @@ class SignIn(LoginView):
             return super().get(request, *args, **kwargs)
         if user := sign_in_token_redeem(token):
             login(request, user, backend="django.contrib.auth.backends.ModelBackend")
-            return HttpResponseRedirect(self.get_success_url())
+            response = HttpResponseRedirect(self.get_success_url())
+            remember_browser(response, user)
+            return response
         # A signed-in user may reload a used link.
         if request.user.is_authenticated:
             return HttpResponseRedirect(self.get_success_url())
         return self.render_to_response(self.get_context_data(link_is_spent=True), status=403)
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        response = super().form_valid(form)
+        remember_browser(response, form.get_user())
+        return response
 
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_invalid(form)

@@ -7,6 +7,7 @@ import csv
 import io
 import itertools
 import re
+import unicodedata
 import zipfile
 from collections.abc import Iterator
 from datetime import datetime
@@ -23,8 +24,8 @@ _COLUMNS = (
     *("state", "created_at", "updated_at", "happened_at", "valid_from", "valid_to", "importance", "confidence"),
     *("pinned", "agent", "session", "source", "source_url", "number"),
 )
-# A spreadsheet takes a cell that begins so for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+# A spreadsheet takes a cell that begins so for a formula, also after spaces and what it does not show.
+_FORMULA, _BEFORE_FORMULA = ("=", "+", "-", "@"), ("\t", "\r", "\n")
 # File systems, or links of Obsidian, do not allow these in a name.
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f<>:"/\\|?*#^\[\]]+')
 _LONGEST_NAME = 80
@@ -52,10 +53,10 @@ def table(lines: Lines) -> Iterator[bytes]:
     """The memories as CSV in UTF-8 with a byte order mark, which spreadsheets need.
 
     Several values are separated by semicolons. A text that a spreadsheet would take for a formula begins with an
-    apostrophe.
+    apostrophe. All cells are quoted: spreadsheets of some languages divide at semicolons.
     """
     out = io.StringIO()
-    writer = csv.DictWriter(out, _COLUMNS, extrasaction="ignore", lineterminator="\r\n")
+    writer = csv.DictWriter(out, _COLUMNS, extrasaction="ignore", lineterminator="\r\n", quoting=csv.QUOTE_ALL)
     out.write("\ufeff")
     writer.writeheader()
     for line in lines():
@@ -80,7 +81,13 @@ def _cell(value: Any) -> str:
     elif isinstance(value, bool):
         value = "yes" if value else ""
     text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if _is_formula(text) else text
+
+
+def _is_formula(text: str) -> bool:
+    """Whether a spreadsheet may take a text for a formula: also one whose sign is as wide as a Chinese letter."""
+    first = next((letter for letter in text if unicodedata.category(letter)[0] not in "CZ"), "")
+    return text.startswith(_BEFORE_FORMULA) or unicodedata.normalize("NFKC", first).startswith(_FORMULA)
 
 
 def shown_name(value: Any) -> str:

@@ -13,6 +13,7 @@ from django.utils import timezone
 from access.forms import PER_ACCOUNT, PER_ADDRESS
 from access.models import AuditEvent, SignInToken
 from access.sign_in import (
+    browser_cookie,
     owner_ensure,
     owner_to_sign_in,
     sign_in_link,
@@ -144,6 +145,67 @@ def test_guessing_a_password_is_slowed_down_without_looking_at_it(client, monkey
     assert response.status_code == (429 if address == SIGN_IN else 200)
     assert "Too many wrong passwords. Wait " in html_of(response)
     assert signed_in(client) is None
+
+
+RIGHT = {"username": "ada", "password": "a long enough one"}
+
+
+def guess(browser, name="ada", times=PER_ACCOUNT, **where):
+    """Guess a password; the status of the last answer."""
+    return [browser.post(SIGN_IN, {"username": name, "password": "wrong"}, **where).status_code for _ in range(times)][
+        -1
+    ]
+
+
+@pytest.fixture
+def adas():
+    """A browser with which ada has signed in, and out."""
+    User.objects.create_superuser("ada", password=RIGHT["password"])
+    browser = Client()
+    assert browser.post(SIGN_IN, RIGHT).status_code == 302
+    browser.post("/sign-out/")
+    return browser
+
+
+@pytest.mark.parametrize("address", ["192.0.2.7", "127.0.0.1"])
+def test_guesses_of_others_do_not_lock_an_account_where_it_has_signed_in(client, adas, address):
+    for number in range(PER_ADDRESS):
+        guess(client, f"user{number}", times=1, REMOTE_ADDR="127.0.0.1")
+    guess(client, times=PER_ACCOUNT + 5, REMOTE_ADDR=address)
+    assert client.post(SIGN_IN, RIGHT, REMOTE_ADDR=address).status_code == 429
+    assert adas.post(SIGN_IN, RIGHT).status_code == 302
+    assert signed_in(adas) is not None
+    wrong = adas.post(ACCOUNT, new_password("a guess"))
+    assert "old password was entered incorrectly" in html_of(wrong)
+
+
+def test_link_makes_a_browser_known_too(client):
+    ada = User.objects.create_user("ada", password=RIGHT["password"])
+    browser = Client()
+    browser.get(SIGN_IN, {"token": sign_in_token_issue(user=ada)})
+    browser.post("/sign-out/")
+    guess(client, times=PER_ACCOUNT + 1)
+    assert browser.post(SIGN_IN, RIGHT).status_code == 302
+
+
+def test_admin_knows_the_browser_as_well(client, adas):
+    guess(client, times=PER_ACCOUNT + 1)
+    assert adas.post("/admin/login/", RIGHT).status_code == 302
+
+
+def test_known_browser_guesses_no_more_than_others_and_for_its_account_alone(client, adas):
+    User.objects.create_user("ben", password=RIGHT["password"])
+    assert guess(adas, times=PER_ACCOUNT + 1) == 429
+    assert client.post(SIGN_IN, RIGHT).status_code == 302
+    assert guess(adas, "ben") == 200
+    assert adas.post(SIGN_IN, {**RIGHT, "username": "ben"}).status_code == 429
+
+
+@pytest.mark.parametrize("change", [lambda value: value[:-1] + "A", lambda value: "", lambda value: "x" * 5_000])
+def test_browser_is_known_by_what_was_signed_here(client, adas, change):
+    guess(client, times=PER_ACCOUNT + 1)
+    adas.cookies[browser_cookie()] = change(adas.cookies[browser_cookie()].value)
+    assert adas.post(SIGN_IN, RIGHT, REMOTE_ADDR="192.0.2.8").status_code == 429
 
 
 def test_guessing_many_accounts_from_one_address_is_slowed_down(client):

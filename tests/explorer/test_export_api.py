@@ -11,6 +11,7 @@ from django.test import Client
 
 from access.keys import make_key
 from access.viewer import command_viewer
+from memories.exporters.formats import table
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -83,6 +84,28 @@ def test_a_table_has_a_row_for_each_memory_and_no_formula(notes):
     assert row["content"] == "'=1+1 is no formula."
     assert (row["id"], row["project"], row["tags"], row["importance"]) == ("kettle", "tea", "tool", "0.5")
     assert (row["concepts"], row["entities"]) == ("heat", "tool:kettle")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_formula"),
+    [
+        *(
+            (text, True)
+            for text in ("=1+1", "+1", "-1", "@x", "＝1+1", "＋1", "－1", "＠x", "﹦1+1", "\n=1+1", "  =1+1")
+        ),
+        *((text, True) for text in ("\u3000＝1", "\ufeff=1+1", "\u200b=1+1", "\u00a0@x", "\tx", "\nx", "\x00=1")),
+        *((text, False) for text in ("x;=1+1", "x =1+1", "", " ", "“=1”", "１", "x\n=1", "don't")),
+    ],
+)
+def test_no_cell_is_a_formula_and_none_is_divided(text, is_formula):
+    (written,) = table(lambda: iter([{"id": text, "tags": [text, "b"]}]))
+    rows = list(csv.reader(io.StringIO(written.decode("utf-8-sig"), newline="")))
+    cells = dict(zip(*rows, strict=True))
+    assert cells["id"] == ("'" + text if is_formula else text)
+    assert cells["tags"] == ("'" if is_formula else "") + f"{text}; b"
+    # Every cell begins and ends with quotes, so that no other separator divides it.
+    plain = written.decode("utf-8-sig").replace('""', "")
+    assert plain.count('"') == 2 * (len(rows[0]) * 2) - 2 * sum(not cell for row in rows for cell in row)
 
 
 def test_notes_are_named_by_their_titles_and_linked(notes, tmp_path):
