@@ -118,12 +118,12 @@ def grant_of_refresh_token(token: str, client_id: str) -> AppGrant | None:
     return grant
 
 
-def _grant_named(token: str) -> int | None:
-    """The id of the consent that a refresh token was made for, by this site."""
+def _grant_named(token: str) -> int:
+    """The id of the consent that a refresh token was made for by this site; 0 if it was not."""
     try:
         return int(_refresh_tokens.unsign(token).partition(".")[0])
     except BadSignature:
-        return None
+        return 0
 
 
 def grant_of_token(token: str) -> AppGrant | None:

@@ -125,7 +125,7 @@ class _Endpoints:
         address = response.headers.get("location", "")
         if address.startswith(f"{self._site}{reverse('access:connect')}?"):
             return response
-        told = dict(parse_qsl(urlsplit(address).query)) if address else json.loads(response.body)
+        told = dict(parse_qsl(urlsplit(address).query)) if address else json.loads(bytes(response.body))
         refusal = AppRefusedError(f"The app asked wrongly: {told.get('error_description') or told.get('error')}")
         page = set_policies(refusal_response(AUTHORIZATION_PATH, refusal))
         return Response(page.content, page.status_code, headers=dict(page.items()))
@@ -134,7 +134,8 @@ class _Endpoints:
         resources = (await request.form()).getlist("resource")
         if any(not self._provider.is_resource(str(resource)) for resource in resources):
             return _refused(400, "invalid_target", f"This is the server of {self._site}/mcp.")
-        return await TokenHandler(self._provider, self._clients).handle(request)
+        response: Response = await TokenHandler(self._provider, self._clients).handle(request)
+        return response
 
     async def revoke(self, request: Request) -> Response:
         """Revoke a token as RFC 7009 has it. The SDK asks for a secret that public clients do not have."""

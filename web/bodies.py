@@ -6,9 +6,9 @@ is read of it is limited: in time, in bytes, and in the bytes of all requests of
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
@@ -202,13 +202,9 @@ class _Body:
 
     async def read_free(self) -> bool:
         """Read what anybody may send. Returns whether that is all."""
-        async with asyncio.timeout(FREE_SECONDS) as deadline:
-            awaited.add(self, lambda: deadline.reschedule(0))
-            try:
-                while not self._is_whole and self._size <= FREE_BYTES:
-                    await self._read_piece()
-            finally:
-                awaited.remove(self)
+        async with self._awaited():
+            while not self._is_whole and self._size <= FREE_BYTES:
+                await self._read_piece()
         return self._is_whole and self._size <= FREE_BYTES
 
     async def read_allowed(self, allowance: Allowance) -> bool:
@@ -228,9 +224,19 @@ class _Body:
         """Read on a little without keeping it: a client that still sends does not read the answer."""
         read = 0
         with suppress(TimeoutError, _ClientLeftError):
-            async with asyncio.timeout(FREE_SECONDS):
+            async with self._awaited():
                 while not self._is_whole and read < _REFUSED_BYTES:
                     read += len(await self._next_piece())
+
+    @asynccontextmanager
+    async def _awaited(self) -> AsyncIterator[None]:
+        """Wait for a stranger, among all others. Raises TimeoutError."""
+        async with asyncio.timeout(FREE_SECONDS) as deadline:
+            awaited.add(self, lambda: deadline.reschedule(0))
+            try:
+                yield
+            finally:
+                awaited.remove(self)
 
     async def _read_piece(self) -> None:
         piece = await self._next_piece()

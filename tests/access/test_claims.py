@@ -21,9 +21,7 @@ ANN = {"email": "ann@example.org"}
         pytest.param({}, {**ANN, "email_verified": "false"}, False, id="not verified, as text"),
         pytest.param({}, {**ANN, "email_verified": "yes"}, False, id="another text"),
         pytest.param({}, {**ANN, "email_verified": 1}, False, id="a number"),
-        pytest.param(
-            {"email": "eve@example.org", "email_verified": True}, ANN, False, id="another one is"
-        ),
+        pytest.param({"email": "eve@example.org", "email_verified": True}, ANN, False, id="another one is"),
         pytest.param({"email_verified": True}, ANN, False, id="no address is verified"),
         pytest.param({}, {"email": [ANN["email"]], "email_verified": None}, False, id="a list"),
         pytest.param({}, {"email_verified": True}, False, id="no address"),
