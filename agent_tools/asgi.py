@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any, Literal
 from urllib.parse import parse_qsl, urlsplit
@@ -36,7 +36,7 @@ from home.uploads import MAX_FORM
 from web.admission import requests
 from web.bodies import Allowance, BodyTooLargeError, read_again, send_response
 from web.errors import ApiError, sentences
-from web.exchange import set_route
+from web.exchange import Application, Message, Receive, Scope, Send, set_route
 from web.middleware import ends_with_dot, refusal_response, set_policies
 from web.params import Params
 from web.responses import answer, error_of
@@ -54,12 +54,6 @@ oauth_requests = Buckets()
 # A tool call contains at most a single memory; the limit is that of the API.
 MAX_BYTES = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 _VIEWER = "mnemoscope.viewer"
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[Any, Any, Any], Awaitable[None]]
-
 
 # The port for claude-mem's protocol, if `manage.py up` was called with it.
 worker_port: int | None = None
@@ -148,9 +142,9 @@ async def _answer_in_turn(
     refusal: Callable[[Exception, Scope], HttpResponse],
 ) -> None:
     """The answer of an application, or a refusal. It is sent after the turn, which a slow client must not hold."""
-    messages: list[MutableMapping[str, Any]] = []
+    messages: list[Message] = []
 
-    async def keep(message: MutableMapping[str, Any]) -> None:
+    async def keep(message: Message) -> None:
         messages.append(message)
 
     try:

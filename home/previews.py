@@ -7,6 +7,8 @@ and leaves each in a file; requests only look whether it is there.
 import fcntl
 import hashlib
 import json
+import os
+import shutil
 import signal
 import time
 from collections import Counter
@@ -202,11 +204,21 @@ def _alone() -> Iterator[bool]:
             yield True
 
 
-def previews_make() -> int:
-    """Make all previews that are missing. Returns their number; 0 if another process makes them."""
+def unpacked_files() -> Path:
+    """The folder for what previews unpack, which a process that was ended leaves behind."""
+    return Path(settings.HOME) / "previews" / "unpacked"
+
+
+def previews_make(parent: int | None = None) -> int:
+    """Make all previews that are missing, while the parent process lives. Returns their number; 0 if another process
+    makes them.
+    """
     made = Counter[tuple[int | None, int | None]]()
     with _alone() as is_alone:
-        while is_alone and (job := _next_job(made)):
+        if is_alone:
+            shutil.rmtree(unpacked_files(), ignore_errors=True)
+            unpacked_files().mkdir(mode=0o700, parents=True)
+        while is_alone and parent in (None, os.getppid()) and (job := _next_job(made)):
             made[job.user_id, job.api_key_id] += 1
             _make_in_time(job)
     return made.total()

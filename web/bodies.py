@@ -6,7 +6,7 @@ is read of it is limited: in time, in bytes, and in the bytes of all requests of
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
@@ -20,6 +20,7 @@ from django.http import HttpResponse
 
 from web.admission import BusyError
 from web.errors import Refusal
+from web.exchange import Application, Message, Receive, Scope, Send
 
 # Read from anybody, within as many seconds; more only from senders who may send it, and in time at this rate at least.
 FREE_BYTES, FREE_SECONDS = 64 * 1024, 10.0
@@ -32,9 +33,6 @@ _PIECE = 1024**2
 # The key of the scope of a request under which its body is, as a file.
 BODY = "mnemoscope.body"
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Result = TypeVar("Result")
 
 
@@ -141,7 +139,7 @@ class BodyReader:
 
     def __init__(
         self,
-        application: Callable[[Any, Any, Any], Awaitable[None]],
+        application: Application,
         sender_of: Callable[[Scope], str],
         allowance_of: Callable[[Scope], Allowance],
         refusal_of: Callable[[Exception, Scope], HttpResponse],
@@ -260,7 +258,7 @@ def read_again(scope: Scope, receive: Receive) -> Receive:
     """A `receive` for an application that reads bodies itself: it returns the one that was read, then waits."""
     file, more = scope[BODY], True
 
-    async def replay() -> MutableMapping[str, Any]:
+    async def replay() -> Message:
         nonlocal more
         if not more:
             return await receive()

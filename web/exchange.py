@@ -22,6 +22,7 @@ logger = logging.getLogger("mnemoscope.request")
 access_logger = logging.getLogger("mnemoscope.access")
 
 Message = MutableMapping[str, Any]
+Scope = Message
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Any, Any, Any], Awaitable[None]]

@@ -5,7 +5,7 @@
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -29,6 +29,7 @@ from search.timeline import TimelineRequest, timeline
 from web.admission import BusyError, requests
 from web.bodies import BODY
 from web.errors import ApiError
+from web.exchange import Receive, Scope, Send
 from web.params import Pair
 from web.responses import error_of
 from web.serving import is_loopback
@@ -47,14 +48,12 @@ _NO_TOOL_USES = (
 
 Pairs = list[Pair]
 Body = Mapping[str, Any]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 # --- requests and replies ----------------------------------------------------------------------------------------
 
 
-async def worker(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+async def worker(scope: Scope, receive: Receive, send: Send) -> None:
     """An ASGI application with the endpoints of claude-mem's worker."""
     try:
         async with requests.turn():
@@ -71,7 +70,7 @@ async def worker(scope: MutableMapping[str, Any], receive: Receive, send: Send) 
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else content})
 
 
-def answer(scope: MutableMapping[str, Any], body: bytes) -> tuple[int, Any]:
+def answer(scope: Scope, body: bytes) -> tuple[int, Any]:
     """The status and the reply: a text, or a value for JSON."""
     try:
         _check_caller(scope)
@@ -89,7 +88,7 @@ def answer(scope: MutableMapping[str, Any], body: bytes) -> tuple[int, Any]:
         close_old_connections()
 
 
-def _check_caller(scope: MutableMapping[str, Any]) -> None:
+def _check_caller(scope: Scope) -> None:
     """Reject pages in browsers, whatever host name they use for this machine."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     name = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")

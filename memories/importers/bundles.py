@@ -47,8 +47,8 @@ _MAX_MEMBERS = 100_000
 _MAX_TABLES = 300
 # An archive that unpacks to more than this, and to more than this many times its size, is not read.
 _MAX_UNPACKED, _MAX_RATIO = 512 * 1024 * 1024, 200
-# A preview unpacks no more documents than this, of this size together.
-_PREVIEW_NOTES, _PREVIEW_SIZE = 500, 64 * 1024 * 1024
+# A preview unpacks no more documents than this, of this size together, and no other file that is larger than this.
+_PREVIEW_NOTES, _PREVIEW_SIZE, _PREVIEW_FILE = 500, 64 * 1024 * 1024, 512 * 1024 * 1024
 # Space that must be left on the disk.
 _SPARE = 256 * 1024 * 1024
 _ROOT = "files"
@@ -206,6 +206,9 @@ def _archive_parts(path: Path, options: Options, choose: Choose) -> Generator[Pa
             yield _notes_part(folder, unpacked)
         for name, member in sorted(wanted.items()):
             if _is_note(name):
+                continue
+            if options.is_preview and member.file_size > _PREVIEW_FILE:
+                yield Part(name, path, reason="is too large for a preview; the import reads it")
                 continue
             if reason := _unpack(archive, member, folder / name):
                 yield Part(name, path, reason=reason)

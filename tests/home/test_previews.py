@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from home.jobs import JobStateError
 from home.models import ImportJob
 from home.previews import job_read_as, preview_of, previews_make, previews_start
 from home.uploads import FileToSend, upload_append, upload_begin
+from memories.importers import bundles
 from memories.models import Project
 from tests.agent_tools.conftest import key_for, shared_ids, site
 from tests.html import html_of
@@ -153,6 +155,32 @@ def test_upload_that_ended_the_process_is_not_read_again(monkeypatch):
     assert previews_make() == 2
     assert "takes too long" in preview_of(fatal).error
     assert len(preview_of(other).rows) == 1
+
+
+@pytest.mark.django_db
+def test_what_an_ended_process_has_unpacked_is_removed_and_none_goes_on_without_its_server():
+    job = uploaded(person("ada"), "tea.jsonl", LINE)
+    (previews.unpacked_files() / "import-1").mkdir(parents=True)
+    assert previews_make(parent=-1) == 0
+    assert not list(previews.unpacked_files().iterdir())
+    assert preview_of(job) is None
+    assert previews_make(parent=os.getppid()) == 1
+
+
+@pytest.mark.django_db
+def test_preview_unpacks_no_large_file(monkeypatch):
+    monkeypatch.setattr(bundles, "_PREVIEW_FILE", 20)
+    monkeypatch.setattr(bundles, "_PREVIEW_NOTES", 2)
+    notes = [(f"{n}.md", [b"Tea cools."]) for n in range(5)]
+    job = uploaded(person("ada"), "tea.zip", zipped(*notes, ("a.csv", [b"id,text\n1,Tea cools.\n"])))
+    previews_make()
+    found = preview_of(job)
+    assert [row.title for row in found.rows] == ["0", "1"]
+    assert [(file.name, file.reason) for file in found.files] == [
+        ("documents", ""),
+        ("a.csv", "is too large for a preview; the import reads it"),
+    ]
+    assert found.count is None
 
 
 def test_what_never_ends_is_ended_by_the_system():

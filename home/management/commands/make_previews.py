@@ -2,12 +2,13 @@
 
 import os
 import resource
+import tempfile
 from contextlib import suppress
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from home.previews import previews_make
+from home.previews import previews_make, unpacked_files
 
 _MEMORY = 2 * 1024**3
 
@@ -17,11 +18,12 @@ class Command(BaseCommand):
     help = "Make the previews of uploads, one after another, then exit. The server starts it by itself."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--with-parent", type=int, metavar="PID", help="the server that starts it")
+        parser.add_argument("--with-parent", type=int, metavar="PID", help="stop when this process ends")
 
-    def handle(self, **options: Any) -> None:
+    def handle(self, *, with_parent: int | None, **options: Any) -> None:
         # After those who wait for an answer, and where the system can limit it, with bounded memory.
         os.nice(10)
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
-        self.stdout.write(f"Previews made: {previews_make()}.")
+        tempfile.tempdir = str(unpacked_files())
+        self.stdout.write(f"Previews made: {previews_make(with_parent)}.")
