@@ -2,10 +2,12 @@
 
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import pairwise
+from urllib.parse import parse_qsl
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
+from django.core.management import call_command
 from django.db import connection
 
 from search.engines.index.days import count_days, microseconds_of
@@ -14,6 +16,7 @@ from search.engines.sql import Sql
 from search.engines.sql import local_day as sql_local_day
 from search.histogram import bar_edges, bucket_end, bucket_start, build_histogram, build_hours, hour_edges
 from search.query import Interval, SearchQuery
+from search.run import run
 from text.dates import check_date, local_day, zone_names
 
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
@@ -161,3 +164,41 @@ def test_database_has_the_same_days(db, zone):
     assert found == [local_day(moment, zone).isoformat() for moment in moments]
     edges = bar_edges(build_histogram(counted_days(moments, zone), (date.min, date.max), Interval.YEAR).bars, zone)
     assert edges == tuple(sorted(edges))
+
+
+@pytest.mark.parametrize(
+    ("querystring", "moments"),
+    [
+        pytest.param(
+            "from=2024-10-27&to=2024-10-27&tz=Europe/Berlin",
+            ["2024-10-27T00:30Z", "2024-10-27T00:40Z", "2024-10-27T01:30Z", "2024-10-27T01:40Z"],
+            id="an hour twice",
+        ),
+        pytest.param(
+            "from=2024-04-07&to=2024-04-07&tz=Australia/Lord_Howe",
+            [f"2024-04-06T1{hour}:{minute}Z" for hour in (4, 5) for minute in (10, 20, 40, 50)],
+            id="half an hour",
+        ),
+        pytest.param("bucket=day&tz=America/St_Johns", ["2007-11-04T02:31Z", "2007-11-04T03:15Z"], id="midnight twice"),
+        pytest.param(
+            "from=2026-01-01T01:10&to=2026-01-01T01:50", [f"2026-01-01T01:{n}Z" for n in ("05", 20, 30)], id="cut"
+        ),
+        pytest.param("tz=America/New_York", ["0001-01-01T00:00Z", "0001-01-01T12:00Z"], id="begin of the calendar"),
+        pytest.param(
+            "from=2011-12-30&to=2011-12-30&tz=Pacific/Apia", ["2011-12-30T09:30Z", "2011-12-30T10:30Z"], id="no day"
+        ),
+    ],
+)
+def test_engines_count_a_bar_as_its_click(db, engine, everyone, jsonl, querystring, moments):
+    path = jsonl(*({"content": f"Note {n}", "created_at": at} for n, at in enumerate(moments)))
+    call_command("import_memories", str(path), verbosity=0)
+    query = SearchQuery.from_pairs(parse_qsl(f"include_facets=1&{querystring}"))
+    result = run(query, everyone)
+    bars = result.histogram.bars
+    assert sum(bar.count for bar in bars) == result.total
+    for bar in bars:
+        assert run(query.between(bar.first, bar.last), everyone).total == bar.all
+        assert bar.partial == (0 < bar.count < bar.all)
+    if "Apia" in querystring:
+        assert result.total == 0
+        assert "skipped this time" in result.warnings[0].message
