@@ -122,8 +122,8 @@ def wants_fragment(request: PageRequest) -> bool:
 
 
 def is_typing(request: PageRequest) -> bool:
-    """Whether the search box sent this while typing; such states get no history entries."""
-    return request.headers.get("X-Typing") == "1"
+    """Whether the search box sent this while typing."""
+    return "X-Typing" in request.headers
 
 
 def opened_parts(request: PageRequest) -> frozenset[str]:
@@ -149,7 +149,8 @@ def page_response(
         response = HttpResponse(_rendered(request, name, {**context, "is_fragment": fragment}), status=status)
     if fragment and address:
         here = request.htmx.current_url_abs_path
-        replaces = is_typing(request) or here == address
+        # Of what is typed in one go only the first has a history entry of its own.
+        replaces = request.headers.get("X-Typing") == "1" or here == address
         response["HX-Replace-Url" if replaces else "HX-Push-Url"] = address
     response["Server-Timing"] = server_timing({**timings, **watch.timings})
     return private(response)
