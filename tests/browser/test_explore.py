@@ -132,12 +132,13 @@ def test_back_after_searches_that_enter_ended_brings_each(open_page):
     for word in ("kettle", "oolong", "guests"):
         page.locator("#q").fill(word)
         page.wait_for_url(re.compile(rf"\?q={word}"))
+        page.wait_for_function(SETTLED)
         page.locator("#q").press("Enter")
         page.wait_for_function(SETTLED)
     for expected in (r"\?q=oolong", r"\?q=kettle", r"\?page_size=5&page=2|\?page=2"):
         page.go_back()
         page.wait_for_url(re.compile(expected))
-        page.wait_for_function(SETTLED)
+        page.wait_for_load_state("networkidle")
 
 
 def test_unified_search_drops_the_order_and_page_and_address_stay_together(open_page):
