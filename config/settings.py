@@ -71,6 +71,14 @@ def env_list(name: str, default: list[str]) -> list[str]:
     return [part.strip() for part in value.split(",") if part.strip()] or default
 
 
+def env_address(name: str) -> str:
+    """Read the address of a site, without a slash at its end; empty if there is none."""
+    value = os.environ.get(name, "").strip().rstrip("/")
+    if value and not re.fullmatch(r"https?://[\w.-]+(:\d+)?|https?://\[[\da-fA-F:]+\](:\d+)?", value):
+        raise ImproperlyConfigured(f"{name}={value!r} is not the address of a site, such as https://memories.example.")
+    return value
+
+
 def env_choice(name: str, default: str, choices: list[str]) -> str:
     """Read one of a few words, in any case."""
     value = os.environ.get(name, "").strip().upper()
@@ -119,7 +127,10 @@ HOME = private_home(Path(os.environ.get("MNEMOSCOPE_HOME") or BASE_DIR / "var").
 
 DEBUG = env_bool("DEBUG", False)
 LOOPBACK_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
-ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", LOOPBACK_HOSTS)
+# The address by which people and agents reach the site, for links to give away.
+PUBLIC_URL = env_address("PUBLIC_URL")
+_PUBLIC_HOST = [re.sub(r"^\w+://|:\d+$", "", PUBLIC_URL)] if PUBLIC_URL else []
+ALLOWED_HOSTS = [*env_list("ALLOWED_HOSTS", LOOPBACK_HOSTS), *_PUBLIC_HOST]
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
 
 

@@ -23,7 +23,7 @@ def keep_what_was_sent(
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
-        if request.method != "POST" or response.status_code != 302:
+        if request.method != "POST" or response.status_code != 302 or not request.POST.keys() - {"csrfmiddlewaretoken"}:
             return response
         address = urlsplit(response.headers["Location"])
         asks_to_sign_in = address.path in (resolve_url(settings.LOGIN_URL), resolve_url("admin:login"))

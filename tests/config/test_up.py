@@ -521,7 +521,7 @@ def test_port_in_use_is_told_with_another_one_before_anything_is_started(runs, h
 def test_other_machines_are_not_let_in_without_key_and_names(runs, home):
     run = runs(free_port(), "--host", "0.0.0.0")  # noqa: S104
     assert run.process.wait(60) == 1
-    run.wait_for("Set SECRET_KEY and ALLOWED_HOSTS in the environment first")
+    run.wait_for("Set SECRET_KEY and PUBLIC_URL in the environment first")
     assert not (home / "postgres").exists()
 
 

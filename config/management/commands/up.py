@@ -137,6 +137,7 @@ class Command(BaseCommand):
                     f"Create an account first: {local_command('createsuperuser')} (or: changepassword owner)."
                 )
             site = site_address(host, port)
+            shown = settings.PUBLIC_URL or site
             with (
                 shared_metrics(),
                 supervise() as start,
@@ -148,7 +149,11 @@ class Command(BaseCommand):
                 for _ in range(workers - 1):
                     # This process is the first.
                     start(web_process(listener, verbosity))
-                serve([listener, *extra], lambda: self.welcome(host, site), access_log=verbosity >= 2)
+                serve(
+                    [listener, *extra],
+                    lambda: self.welcome(host, shown),
+                    access_log=verbosity >= 2,
+                )
 
     @contextlib.contextmanager
     def worker_listener(self) -> Iterator[list[socket.socket]]:
@@ -262,11 +267,12 @@ def drop_unread_index() -> None:
 
 
 def refuse_open_doors_without_environment(host: str) -> None:
-    missing = [name for name in ("SECRET_KEY", "ALLOWED_HOSTS") if not os.environ.get(name)]
+    missing = [] if os.environ.get("SECRET_KEY") else ["SECRET_KEY"]
+    missing += [] if os.environ.get("PUBLIC_URL") or os.environ.get("ALLOWED_HOSTS") else ["PUBLIC_URL"]
     if missing:
         raise CommandError(
             f"Listening on {host} gives other machines access. Set {' and '.join(missing)} in the environment first: "
-            "SECRET_KEY is a long random text, ALLOWED_HOSTS the comma-separated names of this server. "
+            "SECRET_KEY is a long random text, PUBLIC_URL the address of the site, such as https://memories.example. "
             f"A superuser with a password is also needed: {local_command('createsuperuser')}. "
             "For this machine alone leave --host out."
         )
