@@ -16,7 +16,7 @@ _SPAN_WORDS = re.compile(
     rf"(?:(?P<count>\d{{1,5}}|{'|'.join(_NUMBERS)}) ?)?"
     r"(?P<unit>min(?:ute)?s?|h(?:ou)?rs?|days?|weeks?|wks?|fortnights?|months?|quarters?|y(?:ea)?rs?)(?: ago)?"
 )
-# What a word that begins so counts: a number of a unit.
+# The unit that a word with this beginning counts, and how many of it.
 _UNIT_WORDS = {
     "min": (1, "min"),
     "h": (1, "h"),

@@ -1,4 +1,4 @@
-"""What a form sent and could not be taken is offered to be sent again, so that nothing typed is lost with a session."""
+"""Forms that could not be taken are offered to be sent again, so that nothing typed is lost with a session."""
 
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ def refuse_forged_form(request: HttpRequest, reason: str = "") -> HttpResponse:
 def keep_what_was_sent(
     get_response: Callable[[HttpRequest], HttpResponseBase],
 ) -> Callable[[HttpRequest], HttpResponseBase]:
-    """Of a form that needs somebody to sign in first, the redirect would lose what was typed."""
+    """Offer to send a form again that needs somebody to sign in first: a redirect would lose what was typed."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)

@@ -292,7 +292,7 @@ def pairs_to_merge(
             links[one][other] = links[other][one] = similarity.confidence
 
     def rank(term: T) -> tuple[int, int, int, str]:
-        # Of as many memories: shorter names, then names with fewer capitals.
+        # Among those of as many memories: shorter names, then names with fewer capitals.
         name = name_of(term)
         return -sum(uses[term].values()), len(name), sum(map(str.isupper, name)), name
 

@@ -56,7 +56,7 @@ def counted_days(moments, zone):
 
 
 def clicked(bar, moments, zone):
-    """What `from=first&to=last` selects."""
+    """The number of moments that `from=first&to=last` selects."""
     query = SearchQuery(date_from=check_date(bar.first), date_to=check_date(bar.last))
     start, end = query.period(zone, datetime.now(UTC))
     return sum((not start or start <= moment) and (not end or moment < end) for moment in moments)

@@ -84,7 +84,7 @@ ALIKE = NameSimilarity(0.9, "", "exact")
 
 
 def pairs(forms, projects=None):
-    """What is proposed for forms that are all alike, given the number of memories of each."""
+    """The pairs proposed for forms that are all alike, given the number of memories of each."""
     projects = projects or dict.fromkeys(forms, 1)
     found = dict.fromkeys(combinations(sorted(forms), 2), ALIKE)
     uses = {form: {projects[form]: count} for form, count in forms.items() if count}
