@@ -1,6 +1,7 @@
 """The one settings file. What a user may change is an environment variable, read by a reader that fails loudly."""
 
 import hashlib
+import logging
 import os
 import re
 from pathlib import Path
@@ -134,11 +135,18 @@ ALLOWED_HOSTS = [*env_list("ALLOWED_HOSTS", LOOPBACK_HOSTS), *_PUBLIC_HOST]
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
 
 
+LEAST_KEY = 32
+
+
 def secret_key() -> str:
     """The SECRET_KEY of the environment, or one generated once and stored under HOME, readable by its owner only."""
     if key := os.environ.get("SECRET_KEY"):
         return key
     path = HOME / "secret_key"
+    if path.exists() and not path.stat().st_size:
+        # A crash or a full disk has left it so. No page works with it, so that nobody loses anything by another.
+        logging.getLogger("mnemoscope").warning("%s was empty: there is a new key, and everybody signs in again.", path)
+        path.unlink()
     if not path.exists():
         from django.core.management.utils import get_random_secret_key
 
@@ -159,9 +167,17 @@ def secret_key() -> str:
                 f"Data cannot be stored in {HOME}: {error}. Set MNEMOSCOPE_HOME to a writable folder."
             ) from error
     try:
-        return path.read_text().strip()
+        key = path.read_text().strip()
     except OSError as error:
         raise ImproperlyConfigured(f"{path} cannot be read: {error}. Run this as the user who created it.") from error
+    except UnicodeDecodeError:
+        key = ""
+    if len(key) < LEAST_KEY:
+        raise ImproperlyConfigured(
+            f"{path} holds no key of at least {LEAST_KEY} characters. Restore the file, or remove it for a new key, "
+            "with which everybody signs in again."
+        )
+    return key
 
 
 SECRET_KEY = secret_key()

@@ -27,6 +27,7 @@ from access.viewer import command_viewer
 from agent_tools import asgi
 from agent_tools.claude_mem import worker
 from categories.searched_terms import terms_refresh_all
+from config.backup import unknown_migrations
 from config.backup_schedule import scheduled_backups
 from home.following import follower_started
 from home.jobs import SAMPLE
@@ -42,6 +43,7 @@ from search.run import run
 from web.command_line import local_command
 from web.processes import SupervisedProcess, limit_heaps, supervise
 from web.serving import CannotListenError, address_file, is_loopback, listen, serve, shared, site_address, stop_signals
+from web.version import VERSION
 
 logger = logging.getLogger("mnemoscope.up")
 
@@ -184,6 +186,12 @@ class Command(BaseCommand):
 
     def prepare(self) -> None:
         executor = MigrationExecutor(connection)
+        if unknown := unknown_migrations(executor.loader.applied_migrations):
+            raise CommandError(
+                f"A later Mnemoscope than this one ({VERSION}) has used this database, and changed it in ways that "
+                f"this one does not know ({', '.join(sorted(unknown)[:3])}). Start that version or a later one; to go "
+                "back, restore a backup that this version made into another MNEMOSCOPE_HOME."
+            )
         if pending := executor.migration_plan(executor.loader.graph.leaf_nodes()):
             self.say(f"Bringing the database up to date ({len(pending)} migrations) …")
             call_command("migrate", interactive=False, verbosity=0)
