@@ -62,6 +62,12 @@ def main() -> None:
         from web.command_line import local_command
 
         sys.exit(f"The database does not answer: {error}\nTo see why: {local_command('check --database default')}")
+    except Exception as error:
+        if "--traceback" in sys.argv or "No space left on device" not in str(error):
+            raise
+        from django.conf import settings
+
+        sys.exit(f"The disk that holds {settings.HOME} is full ({error}). Free some of it, and start this again.")
     except KeyboardInterrupt:
         sys.exit(130)
 

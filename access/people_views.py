@@ -32,6 +32,7 @@ from access.services import (
 )
 from access.viewer import viewer_of_user
 from memories.models import Project
+from web.serving import is_for_this_machine, public_address
 
 PAGE = 200
 
@@ -45,11 +46,12 @@ def people(request: HttpRequest) -> HttpResponse:
     link = ""
     if request.method == "POST" and form.is_valid():
         token = invitation_create(**form.invitation_options(), created_by=cast(User, request.user))[1]
-        link = request.build_absolute_uri(reverse("access:join", args=[token]))
+        link = public_address(request, reverse("access:join", args=[token]))
         form = InvitationForm(projects=_projects(rights))
     context = {
         "form": form,
         "link": link,
+        "is_for_this_machine": is_for_this_machine(link),
         "role_form": _role_form(rights),
         "roles": Membership.Role.choices,
         "page": Paginator(rights.memberships(), PAGE).get_page(request.GET.get("page")),

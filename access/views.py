@@ -23,6 +23,7 @@ from access.keys import GRACE, KeyRefusedError, NewKey, live_keys, make_key, rev
 from access.models import ApiKey, Membership
 from access.sign_in import remember_browser, sign_in_token_redeem
 from access.viewer import viewer_of_user
+from web.serving import public_address
 
 
 class SignIn(LoginView):
@@ -140,7 +141,7 @@ def _keys_page(
     error: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    site = f"{request.scheme}://{request.get_host()}"
+    site = public_address(request, "")
     context = {
         "form": form,
         "new": new,

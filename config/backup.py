@@ -20,7 +20,7 @@ import threading
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,8 +48,12 @@ SIGNED_IN = ("django_session", "access_signintoken", "access_invitation", "acces
 _OWN_TABLES = """relkind = 'r' AND nspname !~ '^pg_' AND nspname <> 'information_schema' AND NOT EXISTS (
     SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')"""
 _PIECE = 1 << 20
+_END_BYTES = 22
 # A folder this old that nobody uses was left behind by a killed process.
 _ABANDONED_SECONDS = 3600
+
+# They are installed with a setting alone.
+_OPTIONAL_APPS = {"account", "socialaccount"}
 
 Stop = Callable[[], bool]
 
@@ -242,6 +246,9 @@ def _opened(path: Path, opened: contextlib.ExitStack) -> tuple[Manifest, IO[byte
         archive = opened.enter_context(zipfile.ZipFile(path))
         if set(archive.namelist()) != {DUMP, MANIFEST}:
             raise BackupError(f"{path} is not a backup of Mnemoscope: it is another zip archive.")
+        # zipfile passes over other bytes before and after an archive.
+        if min(entry.header_offset for entry in archive.infolist()) or not _ends_as_archive(path):
+            raise BackupError(f"{path} is damaged: other bytes were added to it. Use another backup.")
         if broken := archive.testzip():
             raise BackupError(f"{path} is damaged: the checksum of its {broken} is wrong. Use another backup.")
         return Manifest.parse(archive.read(MANIFEST)), opened.enter_context(archive.open(DUMP))
@@ -253,6 +260,14 @@ def _opened(path: Path, opened: contextlib.ExitStack) -> tuple[Manifest, IO[byte
         ) from error
     except OSError as error:
         raise BackupError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def _ends_as_archive(path: Path) -> bool:
+    """Whether the last bytes of a file are the record that ends a zip archive without a comment."""
+    with path.open("rb") as file:
+        file.seek(-_END_BYTES, os.SEEK_END)
+        end = file.read()
+    return end.startswith(b"PK\x05\x06") and end.endswith(b"\0\0")
 
 
 def backup_restore(path: Path) -> Manifest:
@@ -343,12 +358,19 @@ def _refuse_filled(place: Place) -> None:
 
 
 def _refuse_unknown_migrations(manifest: Manifest) -> None:
-    known = MigrationLoader(None).disk_migrations or {}
-    if unknown := [f"{app}.{name}" for app, name in manifest.migrations if (app, name) not in known]:
+    if unknown := unknown_migrations(manifest.migrations):
         raise BackupError(
-            f"The backup is of a later version ({manifest.mnemoscope}) than this one ({VERSION}), which does not know "
-            f"{', '.join(unknown[:3])}. Install that version or a later one, and restore with it."
+            f"The backup was made by a later Mnemoscope ({manifest.mnemoscope}) than this one ({VERSION}), which does "
+            f"not know {', '.join(unknown[:3])}. Install that version or a later one, and restore with it."
         )
+
+
+def unknown_migrations(applied: Iterable[Sequence[str]]) -> list[str]:
+    """Those of the migrations, given as app and name, that this version does not have: of a later one. Apps of
+    packages that are switched off, such as signing in by OpenID Connect, are known to have none.
+    """
+    known = MigrationLoader(None).disk_migrations or {}
+    return [f"{app}.{name}" for app, name in applied if (app, name) not in known and app not in _OPTIONAL_APPS]
 
 
 @contextlib.contextmanager

@@ -41,10 +41,11 @@ def private_home(path: Path) -> Path:
 
 
 def create_home(path: Path) -> None:
-    """Create the folder. Raise OSError."""
-    if not path.exists():
-        path.mkdir(parents=True)
-        path.chmod(folder_mode())
+    """Create the folder, and those above it that are missing. Raise OSError."""
+    for folder in reversed([path, *path.parents]):
+        if not folder.exists():
+            folder.mkdir()
+            folder.chmod(folder_mode())
 
 
 def _mend(home: Path) -> None:

@@ -29,6 +29,7 @@ from search.engines.index.outbox import backlog
 from web.admission import light_requests, requests
 from web.exchange import Application, Exchange, ExchangeApplication, Message, Receive, Send, set_route
 from web.health import database_answers
+from web.processes import ended
 from web.version import VERSION
 
 PATH = "/metrics"
@@ -69,7 +70,13 @@ _pool = Gauge(
 _waited = Counter(
     "mnemoscope_database_pool_wait_seconds", "Time that requests waited for a connection.", registry=_registry
 )
+_restarts = Counter(
+    "mnemoscope_process_restarts", "Processes that ended by themselves.", ("process",), registry=_registry
+)
 _timed_out = Counter("mnemoscope_database_pool_timeouts", "Requests that got no connection.", registry=_registry)
+
+
+ended.append(lambda process: _restarts.labels(process).inc())
 
 
 # --- requests ----------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The one settings file. What a user may change is an environment variable, read by a reader that fails loudly."""
 
 import hashlib
+import logging
 import os
 import re
 from pathlib import Path
@@ -71,6 +72,14 @@ def env_list(name: str, default: list[str]) -> list[str]:
     return [part.strip() for part in value.split(",") if part.strip()] or default
 
 
+def env_address(name: str) -> str:
+    """Read the address of a site, without a slash at its end; empty if there is none."""
+    value = os.environ.get(name, "").strip().rstrip("/")
+    if value and not re.fullmatch(r"https?://[\w.-]+(:\d+)?|https?://\[[\da-fA-F:]+\](:\d+)?", value):
+        raise ImproperlyConfigured(f"{name}={value!r} is not the address of a site, such as https://memories.example.")
+    return value
+
+
 def env_choice(name: str, default: str, choices: list[str]) -> str:
     """Read one of a few words, in any case."""
     value = os.environ.get(name, "").strip().upper()
@@ -119,8 +128,14 @@ HOME = private_home(Path(os.environ.get("MNEMOSCOPE_HOME") or BASE_DIR / "var").
 
 DEBUG = env_bool("DEBUG", False)
 LOOPBACK_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
-ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", LOOPBACK_HOSTS)
+# The address by which people and agents reach the site, for links to give away.
+PUBLIC_URL = env_address("PUBLIC_URL")
+_PUBLIC_HOST = [re.sub(r"^\w+://|:\d+$", "", PUBLIC_URL)] if PUBLIC_URL else []
+ALLOWED_HOSTS = [*env_list("ALLOWED_HOSTS", LOOPBACK_HOSTS), *_PUBLIC_HOST]
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
+
+
+LEAST_KEY = 32
 
 
 def secret_key() -> str:
@@ -128,6 +143,10 @@ def secret_key() -> str:
     if key := os.environ.get("SECRET_KEY"):
         return key
     path = HOME / "secret_key"
+    if path.exists() and not path.stat().st_size:
+        # A crash or a full disk has left it so. No page works with it, so that nobody loses anything by another.
+        logging.getLogger("mnemoscope").warning("%s was empty: there is a new key, and everybody signs in again.", path)
+        path.unlink()
     if not path.exists():
         from django.core.management.utils import get_random_secret_key
 
@@ -148,9 +167,17 @@ def secret_key() -> str:
                 f"Data cannot be stored in {HOME}: {error}. Set MNEMOSCOPE_HOME to a writable folder."
             ) from error
     try:
-        return path.read_text().strip()
+        key = path.read_text().strip()
     except OSError as error:
         raise ImproperlyConfigured(f"{path} cannot be read: {error}. Run this as the user who created it.") from error
+    except UnicodeDecodeError:
+        key = ""
+    if len(key) < LEAST_KEY:
+        raise ImproperlyConfigured(
+            f"{path} holds no key of at least {LEAST_KEY} characters. Restore the file, or remove it for a new key, "
+            "with which everybody signs in again."
+        )
+    return key
 
 
 SECRET_KEY = secret_key()
@@ -196,6 +223,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     # Last, and synchronous: Django's own middleware then runs in the view's thread without switches.
     "web.middleware.sign_in_redirect_for_htmx",
+    "web.resend.keep_what_was_sent",
 ]
 
 # The port and the number of web processes of `up`.
@@ -285,6 +313,7 @@ SECURE_HSTS_SECONDS = env_int("HSTS_SECONDS", 0, low=0, high=63_072_000)
 SECURE_COOKIES = env_bool("SECURE_COOKIES", BEHIND_TLS_PROXY)
 SESSION_COOKIE_SECURE = SECURE_COOKIES
 CSRF_COOKIE_SECURE = SECURE_COOKIES
+CSRF_FAILURE_VIEW = "web.resend.refuse_forged_form"
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024

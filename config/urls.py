@@ -2,7 +2,8 @@
 
 from django.conf import settings
 from django.contrib import admin
-from django.http import HttpRequest, HttpResponseRedirect, HttpResponseServerError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, HttpResponseServerError
+from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.urls import include, path
@@ -24,7 +25,17 @@ def server_error(request: HttpRequest) -> HttpResponseServerError:
     return HttpResponseServerError(render_to_string("500.html", {"request_id": current_id()}))
 
 
-handler500 = server_error
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """The page for a request that cannot be read, most often because of the length of its address."""
+    length = len(request.get_full_path())
+    is_long = length > LONGEST_ADDRESS
+    context = {"length": length if is_long else 0, "longest": LONGEST_ADDRESS}
+    return render(request, "400.html", context, status=414 if is_long else 400)
+
+
+# Sent on to the page for signing in, escaped once more, it must be within what Django sends a browser to.
+LONGEST_ADDRESS = 5_000
+handler400, handler500 = bad_request, server_error
 
 urlpatterns = [
     path("", home.home, name="home"),

@@ -342,10 +342,15 @@ def _slice_note(own: SearchQuery) -> str:
     keys = list(own.selections())
     if not own.text and len(keys) == 1 and not own.has_dates:
         return FACET[keys[0]].label.lower()
-    if own.date_from and own.date_to and "T" not in own.date_from + own.date_to:
-        days = (date.fromisoformat(own.date_to) - date.fromisoformat(own.date_from)).days + 1
-        return plural(days, "day") if days > 0 else "no day"
-    return ""
+    days = _days_of(own)
+    return "" if days is None else plural(days, "day") if days > 0 else "no day"
+
+
+def _days_of(own: SearchQuery) -> int | None:
+    """The number of days of a slice of whole days; None of another."""
+    if not (own.date_from and own.date_to) or "T" in own.date_from + own.date_to:
+        return None
+    return (date.fromisoformat(own.date_to) - date.fromisoformat(own.date_from)).days + 1
 
 
 def _figures(a: Side, b: Side) -> Iterator[Figure]:
@@ -389,8 +394,12 @@ def _having(query: SearchQuery, key: str) -> SearchQuery:
 def _growth(a: Side, b: Side) -> str:
     if not a.total or not b.total:
         return ""
-    factor = b.total / a.total
-    return f"× {factor:.1f}" if factor >= 3 else f"{_signed(round(100 * (factor - 1)))}{_NO_BREAK}%"
+    lengths = _days_of(a.own), _days_of(b.own)
+    # Periods of different lengths are compared by what a day of each has.
+    differ = bool(lengths[0] and lengths[1]) and lengths[0] != lengths[1]
+    factor = b.total / a.total * (lengths[0] / lengths[1] if differ else 1)
+    text = f"× {factor:.1f}" if factor >= 3 else f"{_signed(round(100 * (factor - 1)))}{_NO_BREAK}%"
+    return f"{text} a day" if differ else text
 
 
 def _signed(count: float) -> str:

@@ -6,11 +6,12 @@ Positions are percentages without a viewBox, so that the plot fits any width wit
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from itertools import pairwise
 from typing import NamedTuple
 
 from explorer.links import Link, QueryLinks, explore_url
 from search.facets import DateBuckets
-from search.histogram import Bar, Histogram
+from search.histogram import Bar, Histogram, bar_edges
 from search.query import Interval, SearchQuery, dates_label
 from search.result import HistogramSplit
 from text.formatting import MONTHS, day_text, local_time, number, spoken_number, type_family
@@ -430,12 +431,8 @@ def _chosen_bars(query: SearchQuery, bars: tuple[Bar, ...], zone: tzinfo, now: d
     if not bars:
         return None
     start, end = query.period(zone, now)
-    # Both are local times, so their texts compare; only bars of hours have a time.
-    size = 16 if "T" in bars[0].first else 10
-    begin = local_time(start, zone).isoformat()[:size] if start else ""
-    # `end` is exclusive.
-    finish = _before(end, _INSTANT, zone).isoformat()[:size] if end else "\uffff"
-    touched = [i for i, bar in enumerate(bars) if bar.last[:size] >= begin and bar.first[:size] <= finish]
+    spans = enumerate(pairwise(bar_edges(bars, zone)))
+    touched = [i for i, (first, last) in spans if (not start or last > start) and (not end or first < end)]
     return (touched[0], touched[-1]) if touched else None
 
 

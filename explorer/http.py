@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
 from django.template.context import make_context
 from django.template.loader import get_template
+from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.timezone import get_default_timezone
@@ -115,6 +117,13 @@ def return_url(request: HttpRequest) -> str:
     return url if is_here else ""
 
 
+def comes_from_work(request: HttpRequest, memory_id: int) -> bool:
+    """Whether somebody opens a memory while tidying: from the pages of curation, or after changing it."""
+    before = urlsplit(request.headers.get("Referer", "")).path
+    tidying = (reverse("curation:log"), reverse("suggestions:review"), reverse("admin:index"))
+    return before.startswith((*tidying, reverse("explorer:memory", args=[memory_id])))
+
+
 def wants_fragment(request: PageRequest) -> bool:
     """Whether htmx swaps a fragment. Boosted links and history restores are htmx requests for the whole page."""
     htmx = request.htmx
@@ -122,8 +131,8 @@ def wants_fragment(request: PageRequest) -> bool:
 
 
 def is_typing(request: PageRequest) -> bool:
-    """Whether the search box sent this while typing; such states get no history entries."""
-    return request.headers.get("X-Typing") == "1"
+    """Whether the search box sent this while typing."""
+    return "X-Typing" in request.headers
 
 
 def opened_parts(request: PageRequest) -> frozenset[str]:
@@ -149,7 +158,8 @@ def page_response(
         response = HttpResponse(_rendered(request, name, {**context, "is_fragment": fragment}), status=status)
     if fragment and address:
         here = request.htmx.current_url_abs_path
-        replaces = is_typing(request) or here == address
+        # Only the first search of a run of typing has a history entry of its own.
+        replaces = request.headers.get("X-Typing") == "1" or here == address
         response["HX-Replace-Url" if replaces else "HX-Push-Url"] = address
     response["Server-Timing"] = server_timing({**timings, **watch.timings})
     return private(response)

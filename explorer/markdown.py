@@ -1,8 +1,9 @@
 """Renders Markdown of memories, which is untrusted: raw HTML is escaped, and an allow-list filters the output."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import nh3
 from django.utils.html import format_html
@@ -22,13 +23,21 @@ _ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "th": {"align"}, "td": {
 # A longer text would take seconds to render, and is shown verbatim.
 _LONGEST_MARKDOWN = 100_000
 _SCHEMES = {"http", "https", "mailto"}
+# Around highlighted words while their text is rendered: two characters that no text should have.
+_BEGIN, _END = "\ufdd0", "\ufdd1"
+_NO_MARKS = dict.fromkeys(map(ord, (_BEGIN, _END)))
+_ENCODED = re.compile("|".join(quote(mark) for mark in (_BEGIN, _END)), re.IGNORECASE)
+_WORD = re.compile(r"\w+://\S*|\w+")
+_TAG = re.compile(r'<(?:"[^"]*"|[^>"])*>')
 
 
-def render_markdown(text: str, title: str = "") -> SafeString:
-    """HTML that cannot run scripts, load resources, or imitate the page. A first heading like `title` is left out."""
+def render_markdown(text: str, title: str = "", *, highest: int = 2) -> SafeString:
+    """HTML that cannot run scripts, load resources, or imitate the page. A first heading like `title` is left out; the
+    highest of the others is of the level `highest`.
+    """
     if len(text) > _LONGEST_MARKDOWN:
         return format_html("<pre><code>{}</code></pre>", text)
-    env: dict[str, Any] = {}
+    env: dict[str, Any] = {"highest": highest}
     tokens = _MARKDOWN.parse(text, env)
     if title and _opens_with(title, tokens):
         del tokens[:3]
@@ -44,6 +53,21 @@ def render_markdown(text: str, title: str = "") -> SafeString:
         attribute_filter=_only_own_attributes,
     )
     return mark_safe(clean)  # noqa: S308 - the allow-list above is what makes it safe
+
+
+def render_marked(pieces: Iterable[tuple[str, bool]], *, highest: int = 2) -> SafeString:
+    """The same of a text in parts, of which some are highlighted, word by word."""
+    parts = ((part.translate(_NO_MARKS), is_marked) for part, is_marked in pieces)
+    text = "".join(_WORD.sub(_put_marks, part) if is_marked else part for part, is_marked in parts)
+    html = _ENCODED.sub("", render_markdown(text, highest=highest))
+    # Elements of our own, balanced within texts; in attributes there is nothing to highlight.
+    html = _TAG.sub(lambda tag: tag[0].translate(_NO_MARKS), html).replace(_BEGIN, "<mark>").replace(_END, "</mark>")
+    return mark_safe(html)  # noqa: S308 - as above
+
+
+def _put_marks(word: re.Match[str]) -> str:
+    """A word between the marks; an address as it is."""
+    return word[0] if "://" in word[0] else f"{_BEGIN}{word[0]}{_END}"
 
 
 def _opens_with(title: str, tokens: Sequence[Token]) -> bool:
@@ -63,8 +87,8 @@ def _only_own_attributes(tag: str, attribute: str, value: str) -> str | None:
 
 
 def _heading(self: RendererHTML, tokens: Sequence[Token], index: int, options: OptionsDict, env: EnvType) -> str:
-    """Shift headings so that the highest one is h2, below the h1 of the page."""
-    level = min(6, int(tokens[index].tag[1]) - env["highest_heading"] + 2)
+    """Shift headings so that the highest one is below those of the page."""
+    level = min(6, int(tokens[index].tag[1]) - env["highest_heading"] + env["highest"])
     return f"<h{level}>" if tokens[index].nesting == 1 else f"</h{level}>\n"
 
 

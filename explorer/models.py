@@ -13,6 +13,7 @@ class SiteSample(models.Model):
     speeds = ArrayField(
         models.IntegerField(), default=list, help_text="How many answers took up to each of `web.exchange.SPEEDS`."
     )
+    restarts = models.IntegerField(db_default=0, help_text="Processes that ended by themselves and were started again.")
     index_lag = models.FloatField(default=0, help_text="Seconds; the most in this time.")
     memories = models.BigIntegerField(default=0)
     pending = models.BigIntegerField(

@@ -19,7 +19,7 @@ from search.models import SavedView
 from search.result import HitDetail
 from search.run import run, totals
 from search.saved_views import OpenableView, ViewCount, ViewRefusedError, stored_form
-from text.dates import span_label
+from text.dates import start_label
 from text.formatting import date_text, day_label, memories, number
 from text.titles import plain_title
 from web.params import Pair
@@ -216,7 +216,7 @@ def part_text(pair: Pair, labels: ValueLabels) -> str:
         case "from" | "to":
             return f"{key} {date_text(value)}"
         case "since":
-            return span_label(value)
+            return start_label(value)
         case "view":
             return f"as {value}"
         case "has" | "no" if value in FACET:

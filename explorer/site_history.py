@@ -54,6 +54,7 @@ _PAUSE = timedelta(minutes=15)
 _ANSWERS = """
   answers = old.answers + %(answers)s,
   errors = old.errors + %(errors)s,
+  restarts = old.restarts + %(restarts)s,
   speeds = ARRAY(SELECT coalesce(a, 0) + coalesce(b, 0)
     FROM unnest(old.speeds, %(speeds)s::integer[]) WITH ORDINALITY AS both_speeds (a, b, place) ORDER BY place),
   index_lag = greatest(old.index_lag, %(index_lag)s)"""
@@ -61,8 +62,8 @@ _ADD = f"UPDATE explorer_sitesample AS old SET {_ANSWERS} WHERE begin = %(begin)
 # Another process may have begun the row meanwhile.
 _BEGIN = f"""
 INSERT INTO explorer_sitesample AS old
-  (begin, answers, errors, speeds, index_lag, memories, pending, database_bytes, free_bytes)
-VALUES (%(begin)s, %(answers)s, %(errors)s, %(speeds)s, %(index_lag)s, %(memories)s, %(pending)s,
+  (begin, answers, errors, restarts, speeds, index_lag, memories, pending, database_bytes, free_bytes)
+VALUES (%(begin)s, %(answers)s, %(errors)s, %(restarts)s, %(speeds)s, %(index_lag)s, %(memories)s, %(pending)s,
   pg_database_size(current_database()), %(free_bytes)s)
 ON CONFLICT (begin) DO UPDATE SET {_ANSWERS}"""
 _PAUSES = """
@@ -112,7 +113,7 @@ def _record_repeatedly() -> None:
 
 def _merged(one: Tally, other: Tally) -> Tally:
     speeds = [a + b for a, b in zip(one.speeds, other.speeds, strict=True)]
-    return Tally(one.answers + other.answers, one.errors + other.errors, speeds)
+    return Tally(one.answers + other.answers, one.errors + other.errors, speeds, one.restarts + other.restarts)
 
 
 def site_sample_add(tally: Tally, now: datetime) -> None:
@@ -123,6 +124,7 @@ def site_sample_add(tally: Tally, now: datetime) -> None:
         "begin": begin,
         "answers": tally.answers,
         "errors": tally.errors,
+        "restarts": tally.restarts,
         "speeds": tally.speeds,
         "index_lag": index_health(viewer).lag_seconds,
     }
@@ -252,6 +254,13 @@ _TROUBLES: dict[str, tuple[Trouble, Words]] = {
             "because of the server. The log has a line for each."
         ),
     ),
+    "restarts": (
+        lambda one: one.restarts > 0,
+        lambda found: (
+            f"{plural(sum(one.restarts for one in found), 'process', 'processes')} of the server ended and started "
+            "again. The log has the cause of each."
+        ),
+    ),
     "slow": (
         _is_slow,
         lambda found: (
@@ -299,6 +308,7 @@ def _troubled() -> Q:
     slow = RawSQL("(SELECT 20 * coalesce(sum(n), 0) FROM unnest(speeds[%s:]) n)", [fast + 1])
     return (
         Q(errors__gt=0)
+        | Q(restarts__gt=0)
         | Q(index_lag__gt=_LAG_SECONDS)
         | Q(pending__gt=0)
         | Q(free_bytes__gt=0, free_bytes__lt=_FULL_BYTES)

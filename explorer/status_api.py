@@ -35,7 +35,7 @@ class IncidentReply(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    kind: str = Field(description="`errors`, `slow`, `index`, `vectors`, `disk` or `off`.")
+    kind: str = Field(description="`errors`, `restarts`, `slow`, `index`, `vectors`, `disk` or `off`.")
     begin: datetime
     end: datetime | None = Field(description="Null while it lasts.")
     text: str

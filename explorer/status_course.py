@@ -15,7 +15,15 @@ _HIGH = 28.0
 _INCIDENTS = 12
 # A trend of a smaller share of its time is not shown unless it is asked for.
 _FEW = 8
-_STATES = {"errors": "Errors", "slow": "Slow", "index": "Behind", "vectors": "Behind", "disk": "Full", "off": "Off"}
+_STATES = {
+    "errors": "Errors",
+    "restarts": "Restarts",
+    "slow": "Slow",
+    "index": "Behind",
+    "vectors": "Behind",
+    "disk": "Full",
+    "off": "Off",
+}
 
 
 @dataclass(frozen=True, slots=True)

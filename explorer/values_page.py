@@ -80,10 +80,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         title=f"{heading}: {values}",
         status=values,
         heading=heading,
-        summary=f"{values} below"
-        if crumbs
-        else f"{number(page.facet.distinct, at_least=page.facet.at_least)} in"
-        f" {memories(page.total, at_least=page.at_least)}",
+        summary=f"{values} below" if crumbs else f"{values} of {memories(page.total, at_least=page.at_least)}",
         rows=rows,
         hidden=hidden_fields(query, rows, ()),
         search=listing.search,

@@ -30,6 +30,7 @@ from search.saved_views import (
     view_feed_revoke,
 )
 from text.titles import plain_title
+from web.serving import public_address
 
 # The newest memories of a view that its feed has.
 ENTRIES = 50
@@ -57,7 +58,7 @@ def feed_settings(request: HttpRequest, view_id: int) -> HttpResponse:
         return redirect("explorer:view_feed", view_id)
     if request.method == "POST":
         token = view_feed_create(view=one.view, viewer=viewer)
-        address = request.build_absolute_uri(f"{reverse('explorer:feed')}?{urlencode({'token': token})}")
+        address = public_address(request, f"{reverse('explorer:feed')}?{urlencode({'token': token})}")
     context = {
         "view": one.view,
         "found": found,

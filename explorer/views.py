@@ -22,6 +22,7 @@ from explorer.category_page import build_browser, build_lost, category_url
 from explorer.history_page import HistoryContext, build_history
 from explorer.http import (
     PageRequest,
+    comes_from_work,
     is_typing,
     keep_arrangement,
     opened_parts,
@@ -120,7 +121,7 @@ def explore(request: PageRequest) -> HttpResponse:
     chosen = asked.chosen(ids)
     if chosen is not None and asked.number is None and not wants_fragment(request):
         return private(HttpResponseRedirect(panel_url(query, chosen)))
-    panel = _panel_of(query, chosen, ids, total, viewer) if chosen and not wants_fragment(request) else None
+    panel = _panel_of(request, query, chosen, ids, total) if chosen and not wants_fragment(request) else None
     is_missing = bool(asked.sel) and panel is None and not wants_fragment(request)
     missing = [Notice(f"There is no memory {asked.sel} that you can see.")] if is_missing else []
     bar: ViewBar | None = None
@@ -199,7 +200,7 @@ def _panel(request: PageRequest, query: SearchQuery, asked: PanelRequest, viewer
     if asked.number is not None:
         unified_result = unified(query, viewer) if query.is_unified else None
         result = unified_result.answer if unified_result else run(query, viewer, detail=HitDetail.INDEX)
-        panel = _panel_of(query, asked.number, *_listed(result, unified_result), viewer)
+        panel = _panel_of(request, query, asked.number, *_listed(result, unified_result))
         if panel is None:
             raise Http404(f"There is no memory {asked.number} that you can see.")
     address = panel_url(query, asked.sel)
@@ -208,8 +209,11 @@ def _panel(request: PageRequest, query: SearchQuery, asked: PanelRequest, viewer
     )
 
 
-def _panel_of(query: SearchQuery, memory_id: int, ids: list[int], total: int, viewer: Viewer) -> PanelContext | None:
+def _panel_of(
+    request: PageRequest, query: SearchQuery, memory_id: int, ids: list[int], total: int
+) -> PanelContext | None:
     """The panel of a memory; None if the viewer may not open it."""
+    viewer = page_viewer(request)
     found = memory_details(viewer, [memory_id]).get(memory_id)
     if found is None:
         return None
@@ -333,7 +337,8 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
     if found is None:
         raise Http404(f"There is no memory {memory_id} that you can see.")
     around = timeline_around(viewer, found.memory)
-    opened(viewer, [memory_id])
+    if not comes_from_work(request, memory_id):
+        opened(viewer, [memory_id])
     controls = _controls(found, viewer)
     context = build_memory(found, around, _origin_query(request), viewer.timezone, controls)
     try:

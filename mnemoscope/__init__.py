@@ -18,7 +18,10 @@ def main() -> None:
     if is_installed and not os.environ.get("MNEMOSCOPE_HOME"):
         from platformdirs import user_data_path
 
-        home = str(user_data_path("mnemoscope", appauthor=False))
+        usual = user_data_path("mnemoscope", appauthor=False)
+        # The account that runs Postgres for root may not pass through root's own folders.
+        is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+        home = "/var/lib/mnemoscope" if is_root and not usual.exists() else str(usual)
         # The second one tells messages that nobody has to type the first.
         os.environ |= {"MNEMOSCOPE_HOME": home, "MNEMOSCOPE_USUAL_HOME": home}
     sys.path.insert(0, str(INSTALLED_SITE if is_installed else HERE.parent))

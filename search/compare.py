@@ -205,16 +205,20 @@ def _iso(*days: date) -> tuple[str, ...]:
 
 
 def _halves(engine: Engine, resolved: ResolvedQuery) -> tuple[SearchQuery, SearchQuery] | None:
-    """The two periods before and after the bar of the histogram at which half of the memories have been; None if there
-    is one day only.
+    periods = equal_periods(_inside(engine.counts(resolved.plan, [], zone=resolved.zone, now=resolved.now).days))
+    return None if periods is None else tuple(SearchQuery().between(*_iso(*days)) for days in periods)
+
+
+def equal_periods(days: DayCounts) -> tuple[Period, Period] | None:
+    """Two periods of as many days, before and after the bar of the histogram at which half of the memories have been.
+
+    If less time passed before it than since, or without memories, they are the halves of all the time, less the day in
+    the middle of an odd number. None if there is one day only.
     """
-    days = _inside(engine.counts(resolved.plan, [], zone=resolved.zone, now=resolved.now).days)
     if len(days.days) < 2:
         return None
     first, last = (date.fromordinal(int(days.days[at])) for at in (0, -1))
-    bars = [bar for bar in build_histogram(days, (first, last)).bars if date.fromisoformat(bar.first) > first]
-    if not bars:
-        return None
+    starts = [date.fromisoformat(bar.first) for bar in build_histogram(days, (first, last)).bars]
     before = np.cumsum(days.inside) - days.inside
     half = float(days.inside.sum()) / 2
 
@@ -222,9 +226,13 @@ def _halves(engine: Engine, resolved: ResolvedQuery) -> tuple[SearchQuery, Searc
         place = int(np.searchsorted(days.days, day.toordinal()))
         return abs(float(before[place]) - half)
 
-    start = min((date.fromisoformat(bar.first) for bar in bars), key=distance)
-    earlier = SearchQuery().between(first.isoformat(), (start - timedelta(days=1)).isoformat())
-    return earlier, SearchQuery().between(start.isoformat(), last.isoformat())
+    start = min((start for start in starts if start > first), key=distance, default=last)
+    length = last - start + timedelta(days=1)
+    begin = start - length
+    if begin < first or not ((days.days >= begin.toordinal()) & (days.days < start.toordinal())).any():
+        length, begin = timedelta(days=((last - first).days + 1) // 2), first
+    one_day = timedelta(days=1)
+    return (begin, begin + length - one_day), (last - length + one_day, last)
 
 
 def _inside(days: DayCounts) -> DayCounts:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from math import log
 
+import numpy as np
 from django.db import DatabaseError, InterfaceError, OperationalError
 
 from categories.queries import Term, TreeNode
@@ -19,6 +20,7 @@ from search.engines.base import (
     FacetRequest,
     Filter,
     MatchSet,
+    Spans,
     Value,
     ValueCount,
 )
@@ -30,6 +32,7 @@ from search.histogram import (
     count_before,
     effective_interval,
     histogram_domain,
+    hour_edges,
     without_early_days,
 )
 from search.plan import ResolvedQuery, visible_ids
@@ -479,10 +482,11 @@ def histogram_of(
             begin = date.fromisoformat(drawn.bars[0].first)
             return replace(drawn, earlier=count_before(counts.days, begin))
     interval, _ = effective_interval(query.bucket, *domain)
-    if interval == Interval.HOUR:
-        hours = engine.hours(plan, zone=zone)
+    if interval == Interval.HOUR and domain[0] > date.min and domain[1] < date.max:
+        edges = hour_edges(domain, zone)
+        every, inside = engine.span_counts(plan, Spans(edges))
         # Memories with a date but no time are all at midnight, so bars of hours are useless.
-        if query.bucket != Interval.AUTO or len(hours) > 1:
-            return build_hours(hours, domain)
+        if query.bucket != Interval.AUTO or np.count_nonzero(every) > 1:
+            return build_hours(edges, every, inside, zone)
         return build_histogram(counts.days, domain, Interval.DAY)
     return build_histogram(counts.days, domain, query.bucket)

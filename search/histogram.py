@@ -1,16 +1,17 @@
 """Bars of the date histogram from counts by day. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from search.query import Interval
-from text.dates import instant
+from text.dates import day_start, instant
 from text.formatting import MONTHS, day_text
 
 MAX_BARS = 60
@@ -49,14 +50,6 @@ class DayCounts:
 
 
 NO_DAYS = DayCounts.of(())
-
-
-class HourCount(NamedTuple):
-    """Counts of memories of an hour, without and with the date filter."""
-
-    instant: datetime
-    all: int
-    inside: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +158,25 @@ def build_histogram(
     return Histogram(interval, bars, coarsened, step)
 
 
-def build_hours(hours: Iterable[HourCount], domain: tuple[date, date]) -> Histogram:
-    """A bar for every hour of the domain."""
-    return Histogram(Interval.HOUR, tuple(_hour_bars(hours, domain)))
+def hour_edges(domain: tuple[date, date], zone: tzinfo) -> tuple[datetime, ...]:
+    """The instants between the first and last day, of which neither is an end of the calendar, at which a clock shows
+    a whole hour or changes, and the one at which the last day ends.
+    """
+    edge, end = day_start(domain[0], zone), day_start(domain[1] + timedelta(days=1), zone)
+    if edge is None or end is None:
+        raise ValueError("the ends of the calendar have no hours")
+    edges = []
+    while edge < end:
+        edges.append(edge)
+        edge = min(_next_edge(edge, zone), end)
+    return (*edges, end)
+
+
+def build_hours(edges: Sequence[datetime], every: Numbers, inside: Numbers, zone: tzinfo) -> Histogram:
+    """A bar from each edge of `hour_edges` to the next, from the counts of each without and with the date filter."""
+    counts = zip(every.tolist(), inside.tolist(), strict=True)
+    bars = (_hour_bar(*pair, zone, *both) for pair, both in zip(pairwise(edges), counts, strict=True))
+    return Histogram(Interval.HOUR, tuple(bars))
 
 
 def bar_edges(bars: Sequence[Bar], zone: tzinfo) -> tuple[datetime, ...]:
@@ -247,18 +256,37 @@ def _every_start(domain: tuple[date, date], interval: Interval, step: int) -> It
         start = end + timedelta(days=1)
 
 
-def _hour_bars(counts: Iterable[HourCount], domain: tuple[date, date]) -> Iterable[Bar]:
-    """Bars of an hour in absolute time, so that a change of the clock neither skips nor repeats one."""
-    hours = {item.instant.astimezone(UTC): item for item in counts}
-    zone = next((item.instant.tzinfo for item in hours.values()), UTC)
-    hour = datetime(domain[0].year, domain[0].month, domain[0].day, tzinfo=zone).astimezone(UTC)
-    while (local := hour.astimezone(zone)).date() <= domain[1]:
-        last = local + timedelta(minutes=59)
-        label = f"{day_text(local.date())}, {local:%H:%M}–{last:%H:%M}"
-        item = hours.get(hour)
-        count_all, count = (item.all, item.inside) if item else (0, 0)
-        yield Bar(local.isoformat(timespec="minutes"), last.isoformat(timespec="minutes"), label, count, count_all)
-        hour += timedelta(hours=1)
+def _next_edge(edge: datetime, zone: tzinfo) -> datetime:
+    """The next instant at which the clock shows a whole hour, or changes."""
+    local = edge.astimezone(zone)
+    seconds = range(1, 3600 - local.minute * 60 - local.second + 1)
+    changed = bisect_left(
+        seconds, True, key=lambda s: (edge + timedelta(seconds=s)).astimezone(zone).utcoffset() != local.utcoffset()
+    )
+    return edge + timedelta(seconds=min(changed + 1, len(seconds)))
+
+
+def _hour_bar(start: datetime, end: datetime, zone: tzinfo, count_all: int, count: int) -> Bar:
+    # `to` includes the minute that it names, or the second if it has seconds, as before a change in past centuries.
+    has_seconds = start.astimezone(zone).second or (end - timedelta(seconds=1)).astimezone(zone).second != 59
+    unit, timespec = (timedelta(seconds=1), "seconds") if has_seconds else (timedelta(minutes=1), "minutes")
+    first, last = start.astimezone(zone), (end - unit).astimezone(zone)
+    label = f"{day_text(first.date())}, {first:%H:%M}–{last:%H:%M}"
+    for twice in ([local.replace(fold=fold) for fold in (0, 1)] for local in (first, last)):
+        if twice[0].utcoffset() != twice[1].utcoffset():
+            # Clocks show this time twice. Some zones have one name for both, others have numbers for names.
+            names = {f"{local:%Z}" for local in twice}
+            is_named = len(names) == 2 and all(map(str.isalpha, names))
+            label += f" {first:%Z}" if is_named else f" UTC{first.isoformat(timespec='minutes')[16:]}"
+            break
+    return Bar(
+        first.isoformat(timespec=timespec),
+        last.isoformat(timespec=timespec),
+        label,
+        count,
+        count_all,
+        0 < count < count_all,
+    )
 
 
 def _bar(start: date, interval: Interval, step: int, count_all: int, count: int) -> Bar:

@@ -146,7 +146,7 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         revision=revision,
         names=names,
         warnings=(
-            *_date_warnings(query, start, end),
+            *_date_warnings(query, zone, start, end),
             *_area_warnings(plan),
             *(_text_warnings(query, texts[0].words, is_named=bool(plan.named)) if texts else ()),
             *_meaning_warnings(plan, revision, without_meaning),
@@ -187,10 +187,15 @@ def _area_warnings(plan: EngineQuery) -> Iterable[SearchWarning]:
         yield SearchWarning(text, "area")
 
 
-def _date_warnings(query: SearchQuery, start: datetime | None, end: datetime | None) -> Iterable[SearchWarning]:
+def _date_warnings(
+    query: SearchQuery, zone: tzinfo, start: datetime | None, end: datetime | None
+) -> Iterable[SearchWarning]:
     if start and end and start >= end:
-        dates = f"from {query.date_from} to {query.date_to}"
-        yield SearchWarning(f"The date range ends before it starts: {dates}. Nothing can match.", "to")
+        dates = f"from {query.date_from} to {query.date_to}" if query.date_to else f"since {query.since}"
+        if start == end and query.date_from <= query.date_to:
+            yield SearchWarning(f"Clocks in {zone} skipped this time: {dates}. Nothing can match.", "to")
+        else:
+            yield SearchWarning(f"The date range ends before it starts: {dates}. Nothing can match.", "to")
     if query.since and (query.date_from or query.date_to):
         yield SearchWarning("since is ignored, because from and to are given.", "since")
 

@@ -17,12 +17,9 @@ from search.area import check_area
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, FACETS, STATES_THEN
 from text.dates import (
     check_date,
-    check_since,
     check_start,
     check_zone,
     instant,
-    since_span,
-    span_label,
     start_label,
     start_of,
 )
@@ -203,8 +200,9 @@ class SearchQuery(Params):
     date_to: Annotated[str, AfterValidator(check_date)] = Field(
         "", alias="to", description="Last day, included, YYYY-MM-DD in the time zone, or an ISO 8601 time."
     )
-    since: Annotated[str, AfterValidator(check_since)] = Field(
-        "", description="A span up to now: 30min, 24h, 7d, 4w, 6m (months), 1y."
+    since: Annotated[str, AfterValidator(check_start)] = Field(
+        "",
+        description="A span up to now: 30min, 24h, 7d, 4w, 6m (months), 1y, `last week`, `yesterday`; or a day, time.",
     )
     updated_since: Annotated[str, AfterValidator(check_start)] = Field(
         "", description="Changed within a span up to now, written as for `since`, or since a day or an ISO 8601 time."
@@ -348,7 +346,7 @@ class SearchQuery(Params):
         if self.date_from or self.date_to:
             return instant(self.date_from, zone, end=False), instant(self.date_to, zone, end=True)
         if self.since:
-            return now - since_span(self.since), now
+            return start_of(self.since, zone, now), now
         return None, None
 
     # --- other queries ---------------------------------------------------------------------------------------
@@ -480,7 +478,7 @@ def dates_label(query: SearchQuery) -> str:
         return _from_to(first, last)
     if first or last:
         return f"from {date_text(first)}" if first else f"to {date_text(last)}"
-    return span_label(query.since)
+    return start_label(query.since) if query.since else ""
 
 
 def _from_to(first: str, last: str) -> str:

@@ -8,6 +8,7 @@ from django.db import connection, transaction
 from django.test import TransactionTestCase
 
 from access.limits import attempts, buckets, seen_keys, wrong_keys
+from config.home import folder_mode
 from memories import recalls
 from memories.embedding import query
 from tests import cluster
@@ -59,6 +60,15 @@ def django_db_setup(django_db_setup, django_db_blocker):
         # Some tests choose the ids of their memories, all of them smaller. A rolled back test gives no id back.
         with connection.cursor() as cursor:
             cursor.execute("SELECT setval('memory_id_seq', 100000)")
+
+
+@pytest.fixture
+def tmp_path(tmp_path):
+    """The folder of a test. As root, Postgres runs as another account, which must pass through the folders above."""
+    for path in (tmp_path, *tmp_path.parents[:3]):
+        if folder_mode() & 0o011 & ~path.stat().st_mode:
+            path.chmod(path.stat().st_mode | 0o011)
+    return tmp_path
 
 
 @pytest.fixture

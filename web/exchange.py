@@ -72,6 +72,8 @@ class Tally:
     answers: int = 0
     errors: int = 0
     speeds: list[int] = field(default_factory=lambda: [0] * (len(SPEEDS) + 1))
+    restarts: int = 0
+    """How many processes of the server ended by themselves and were started again."""
 
     def add(self, seconds: float, status: int) -> None:
         self.answers += 1
@@ -80,6 +82,10 @@ class Tally:
 
 
 _tally = Tally()
+
+
+def note_restart() -> None:
+    _tally.restarts += 1
 
 
 def take_tally() -> Tally:

@@ -3,6 +3,7 @@
 import ctypes
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,15 +14,22 @@ from contextlib import contextmanager, suppress
 
 from django.conf import settings
 
+from web.exchange import note_restart
+
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 10
-_RESTART_SECONDS = (1, 2, 5, 10)
+# The pauses before a child starts again that failed not at all, once, twice and so on without living long between.
+_RESTART_SECONDS = (0, 1, 2, 5, 10)
 # Threads of Python run one at a time, so that they hardly ever wait for each other's heap.
 _ARENAS = "2"
 _M_ARENA_MAX = -8
-# A child that lived this long is restarted after the shortest pause.
+# A child that lived this long has not failed.
 _STEADY_SECONDS = 30
+
+
+ended: list[Callable[[str], None]] = [lambda command: note_restart()]
+"""Functions to call with the command of a child that ended by itself."""
 
 
 class SupervisedProcess:
@@ -76,9 +84,28 @@ class SupervisedProcess:
                     logger.warning("%s: %s. Trying again.", self._trouble, error)
                     self._child = None
             if self._child is not None:
-                self._child.wait()
+                self._note_end(self._child.wait(), time.monotonic() - started)
             failures = 0 if time.monotonic() - started > _STEADY_SECONDS else failures + 1
-            self._stopping.wait(_RESTART_SECONDS[min(failures, len(_RESTART_SECONDS)) - 1])
+            self._stopping.wait(_RESTART_SECONDS[min(failures, len(_RESTART_SECONDS) - 1)])
+
+    def _note_end(self, code: int, seconds: float) -> None:
+        if self._stopping.is_set():
+            return
+        name = self._arguments[0]
+        logger.warning(
+            "The process `%s` ended after %.0f s %s. %s until it is back.", name, seconds, cause_of(code), self._trouble
+        )
+        for function in ended:
+            function(name)
+
+
+def cause_of(code: int) -> str:
+    """The cause of the end of a process in words, by its exit code, which is negative for a signal."""
+    if code == -signal.SIGKILL:
+        return "by SIGKILL: somebody killed it, or the system, short of memory"
+    if code < 0:
+        return f"by {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"by the signal {-code}"
+    return f"with the exit code {code}"
 
 
 def start_once(arguments: Sequence[str]) -> None:

@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from django.conf import settings
+from django.http import HttpRequest
 
 from web.command_line import command
 from web.connections import BoundedProtocol
@@ -226,36 +228,37 @@ def address_file(site: str) -> Iterator[None]:
 
     The kernel releases the lock of a killed server, so that a file that it left behind misleads nobody.
     """
-    path = _address_path()
+    # Each server of this HOME has its own file, so that none removes that of another.
+    path = Path(settings.HOME) / f"address.{os.getpid()}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A new file each time: that of another server of this HOME keeps its lock.
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    with draft.open("w") as file:
+    with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(site)
         file.flush()
-        draft.replace(path)
         try:
             yield
         finally:
-            # Another server of this HOME may have started since.
-            with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
-                    path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def running_site() -> str | None:
-    """The address of the running server; None if there is none."""
-    try:
-        with _address_path().open() as file:
+    """The address for people: that of the settings, or of the server that was started last; None if none runs."""
+    found = []
+    for path in Path(settings.HOME).glob("address.*"):
+        with contextlib.suppress(FileNotFoundError), path.open() as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                path.unlink()  # nobody holds it: the server was killed
             except BlockingIOError:
-                return file.read().strip()
-            return None  # nobody holds it: the server was killed
-    except FileNotFoundError:
-        return None
+                found.append((path.stat().st_mtime, file.read().strip()))
+    return settings.PUBLIC_URL or max(found)[1] if found else None
 
 
-def _address_path() -> Path:
-    return Path(settings.HOME) / "address"
+def public_address(request: HttpRequest, path: str) -> str:
+    """A link to give to others: of the settings, or as the reader has reached the site."""
+    return f"{settings.PUBLIC_URL or f'{request.scheme}://{request.get_host()}'}{path}"
+
+
+def is_for_this_machine(link: str) -> bool:
+    """Whether no other machine can open a link."""
+    return is_loopback(urlsplit(link).hostname or "")

@@ -44,6 +44,7 @@ STOP_SECONDS = 60.0
 TURN_SECONDS = START_SECONDS + STOP_SECONDS  # longer than another process takes for its turn
 WARN_SECONDS = 3.0
 LOG_BYTES = 10_000_000
+FIRST_BYTES = 250_000_000  # the database with its first log, the sample, its index and the static files
 ELSEWHERE = "or set DATABASE_URL to a Postgres of your own"
 
 
@@ -287,10 +288,16 @@ class EmbeddedServer:
                 f"{self.data} holds files but no Postgres data (PG_VERSION is missing). Move it away, or set "
                 f"MNEMOSCOPE_HOME to another folder."
             )
+        free = shutil.disk_usage(self.data.parent).free
+        if free < FIRST_BYTES:
+            raise EmbeddedPostgresError(
+                f"The disk that holds {self.data.parent} has {free // 10**6} MB free, and the first start needs "
+                f"{FIRST_BYTES // 10**6} MB. Free some of it, set MNEMOSCOPE_HOME to another disk, {ELSEWHERE}."
+            )
         draft = Path(tempfile.mkdtemp(prefix=f"{self.data.name}.new-", dir=self.data.parent))
         if account := self._account():
             os.chown(draft, account.pw_uid, account.pw_gid)
-            self._open_the_way(draft, folder)
+            self._require_the_way(account, folder)
         # The same sort order on every machine; the second part is the character classification for pg_trgm.
         for letters in ("C.UTF-8", "en_US.UTF-8", "C"):
             made = self._run(
@@ -317,7 +324,7 @@ class EmbeddedServer:
     def _start(self, folder: Path) -> None:
         account = self._account()
         if account:
-            self._open_the_way(self.data, folder)
+            self._require_the_way(account, folder)
         socket_dir = self._socket_dir()
         self._remove_misleading_lock_files(socket_dir)
         conf = self.data / "mnemoscope.conf"
@@ -450,13 +457,21 @@ class EmbeddedServer:
                 f"({made.stderr.strip()}). Run this as another user, {ELSEWHERE}."
             ) from None
 
-    def _open_the_way(self, data: Path, folder: Path) -> None:
-        """Let the account traverse, but not read or list, the folders above the data and the programs."""
-        for path in {*data.parents, *folder.parents}:
-            mode = path.stat().st_mode
-            if not mode & stat.S_IXOTH:
-                logger.warning("Others may now pass through %s (not read it): Postgres does not run as root.", path)
-                path.chmod(mode | stat.S_IXOTH)
+    def _require_the_way(self, account: "pwd.struct_passwd", folder: Path) -> None:
+        """Let the account traverse, but not read or list, the folder of the data. Those above it and above the programs
+        belong to others: raise EmbeddedPostgresError if one is closed.
+        """
+        home = self.data.parent
+        home.chmod(home.stat().st_mode | stat.S_IXOTH)
+        for path in {*home.parents, *folder.parents}:
+            found = path.stat()
+            owner, group = found.st_uid == account.pw_uid, found.st_gid == account.pw_gid
+            if not found.st_mode & (stat.S_IXUSR if owner else stat.S_IXGRP if group else stat.S_IXOTH):
+                raise EmbeddedPostgresError(
+                    f"Postgres does not run as root but as {account.pw_name}, which may not pass through {path}. Set "
+                    f"MNEMOSCOPE_HOME to a folder such as /var/lib/mnemoscope and install Mnemoscope elsewhere, or "
+                    f"let others pass (not read): chmod o+x {path}; {ELSEWHERE}."
+                )
         if (folder / "postgres").stat().st_mode & 0o005 != 0o005:  # installed under a strict umask
             for path in (folder.parent, *folder.parent.rglob("*")):
                 mode = path.stat().st_mode

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from difflib import SequenceMatcher
 
+from django.utils.safestring import SafeString
+
 from curation.suggestions.proposals import Kind
 from curation.suggestions.queries import Evidence, ShownMemory, ShownSuggestion, Side
 from explorer.links import filter_url, memory_url
+from explorer.markdown import render_marked
 from text.formatting import day_label, memories, moment_label, type_family
 
 # The time of a comparison grows with the square of its words.
@@ -87,7 +90,7 @@ class ShownText:
 
     mention: MemorySummary
     role: str
-    pieces: tuple[Piece, ...]
+    body: SafeString
     tags: tuple[str, ...]
     is_cut: bool
 
@@ -128,7 +131,8 @@ def _cut(memory: ShownMemory) -> str:
 
 
 def _text(memory: ShownMemory, role: str, pieces: tuple[Piece, ...], zone: tzinfo) -> ShownText:
-    return ShownText(memory_summary(memory, zone), role, pieces, memory.tags[:8], len(memory.content) > _SHOWN_TEXT)
+    body = render_marked(((piece.text, piece.is_marked) for piece in pieces), highest=4)
+    return ShownText(memory_summary(memory, zone), role, body, memory.tags[:8], len(memory.content) > _SHOWN_TEXT)
 
 
 def memory_summary(memory: ShownMemory, zone: tzinfo) -> MemorySummary:

@@ -5,12 +5,12 @@ Only the names are compared: a confidence that depended on memories would disclo
 
 import re
 import unicodedata
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from django.db import transaction
 from categories.models import Concept, Entity, EntityVector
 from curation.suggestions.proposals import HELD_ALIAS, Kind, Proposal
 from curation.suggestions.word_forms import word_forms
-from curation.tables import fetch, fetch_column
+from curation.tables import fetch
 from memories.embedding.models import Embedder
 from text.analysis import fold
 
@@ -156,14 +156,21 @@ _CONCEPT_PAIRS = """
 SELECT one.id, other.id, similarity(one.name, other.name) FROM categories_concept one
 JOIN categories_concept other ON other.name %% one.name AND other.id > one.id"""
 # Tags have no table, and are compared as the memories have them.
-_TAGS = "SELECT DISTINCT unnest(tags) AS name FROM memories_memory WHERE state <> 'deleted'"
-_TAG_PAIRS = f"""
-WITH tag AS MATERIALIZED ({_TAGS})
+_TAG_PAIRS = """
+WITH tag AS MATERIALIZED (SELECT DISTINCT unnest(tags) AS name FROM memories_memory WHERE state <> 'deleted')
 SELECT one.name, other.name, similarity(one.name, other.name) FROM tag one
 JOIN tag other ON other.name > one.name AND other.name %% one.name"""
 
+_USES = """
+SELECT name, project_id, count(*) FROM (
+  SELECT unnest({column}) AS name, project_id FROM memories_memory WHERE state <> 'deleted'
+) named GROUP BY 1, 2"""
+
+T = TypeVar("T", int, str)
 IdPair = tuple[int, int]
 Found = dict[IdPair, NameSimilarity]
+Uses = dict[T, dict[int, int]]
+"""The number of memories with a term, by project."""
 VectorGroup = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 
 
@@ -199,7 +206,7 @@ def entity_proposals(model_id: int | None) -> Iterator[Proposal]:
         found |= _by_meaning(rows, _vectors_by_type(rows, model_id), found)
     found |= _across_types(rows.values(), found)
     found |= _by_held_alias(rows, found, within_type=True)
-    yield from (_pair(Kind.ENTITY_DUPLICATE, rows, pair, similarity) for pair, similarity in sorted(found.items()))
+    yield from _term_proposals(Kind.ENTITY_DUPLICATE, rows, found, _uses("entity_ids"))
 
 
 def concept_duplicate_proposals(embedder: Embedder | None) -> Iterator[Proposal]:
@@ -220,12 +227,13 @@ def concept_duplicate_proposals(embedder: Embedder | None) -> Iterator[Proposal]
     }
     # A concept and a broader concept differ.
     found = {pair: similarity for pair, similarity in found.items() if pair not in related}
-    yield from (_pair(Kind.CONCEPT_DUPLICATE, rows, pair, similarity) for pair, similarity in sorted(found.items()))
+    yield from _term_proposals(Kind.CONCEPT_DUPLICATE, rows, found, _uses("concept_ids"))
 
 
 def tag_proposals() -> Iterator[Proposal]:
     """Tags with similar names."""
-    names = fetch_column(f"{_TAGS} ORDER BY 1")
+    uses: Uses[str] = _uses("tags")
+    names = sorted(uses)
     forms: dict[str, list[str]] = defaultdict(list)
     for name in names:
         forms[normal_form(name)].append(name)
@@ -245,35 +253,77 @@ def tag_proposals() -> Iterator[Proposal]:
             found[pair] = similarity
     for one, other, confidence, reason in word_forms([name for name in names if not is_code(name)]):
         found.setdefault((min(one, other), max(one, other)), NameSimilarity(confidence, reason, "form"))
-    for (one, other), similarity in sorted(found.items()):
-        target, source = sorted((one, other), key=_plainness)
-        yield Proposal(
-            kind=Kind.TAG_DUPLICATE,
-            key=(one, other),
-            confidence=similarity.confidence,
-            reason=similarity.reason,
-            proposal={"from": source, "into": target},
-            evidence={"rule": similarity.rule},
-        )
+    for source, target in pairs_to_merge(found, uses, str):
+        pair = (min(source, target), max(source, target))
+        yield _proposal(Kind.TAG_DUPLICATE, pair, found[pair], source, target)
 
 
-def _pair(kind: Kind, rows: dict[int, _VocabularyRow], pair: IdPair, similarity: NameSimilarity) -> Proposal:
-    target, source = sorted((rows[pk] for pk in pair), key=lambda row: (*_plainness(row.name), row.id))
+def _term_proposals(kind: Kind, rows: dict[int, _VocabularyRow], found: Found, uses: Uses[int]) -> Iterator[Proposal]:
+    for source, target in pairs_to_merge(found, uses, lambda pk: rows[pk].name):
+        pair = (min(source, target), max(source, target))
+        proposal = _proposal(kind, pair, found[pair], rows[source].name, rows[target].name)
+        yield replace(proposal, subject_id=source, target_id=target)
+
+
+def _proposal(
+    kind: Kind, pair: tuple[T, T], similarity: NameSimilarity, source_name: str, target_name: str
+) -> Proposal:
     return Proposal(
         kind=kind,
         key=pair,
         confidence=similarity.confidence,
         reason=similarity.reason,
-        proposal={"from": source.name, "into": target.name},
+        proposal={"from": source_name, "into": target_name},
         evidence={"rule": similarity.rule},
-        subject_id=source.id,
-        target_id=target.id,
     )
 
 
-def _plainness(name: str) -> tuple[int, int, str]:
-    """The order of retention among names of as many memories: shorter names, then names with fewer capitals."""
-    return (len(name), sum(map(str.isupper, name)), name)
+def pairs_to_merge(
+    found: Mapping[tuple[T, T], NameSimilarity], uses: Uses[T], name_of: Callable[[T], str]
+) -> Iterator[tuple[T, T]]:
+    """The pairs of terms with memories to propose, each with the one that ends first, in the order of their terms.
+
+    Terms that are alike form a group, and each is merged towards the one of most memories: directly, or by the term
+    that links the two. Pairs of others are left out, unless somebody sees both of them and not the linking terms.
+    """
+    links: dict[T, dict[T, float]] = defaultdict(dict)
+    for (one, other), similarity in found.items():
+        if one in uses and other in uses:
+            links[one][other] = links[other][one] = similarity.confidence
+
+    def rank(term: T) -> tuple[int, int, int, str]:
+        # Among those of as many memories: shorter names, then names with fewer capitals.
+        name = name_of(term)
+        return -sum(uses[term].values()), len(name), sum(map(str.isupper, name)), name
+
+    parents: dict[T, T] = {}
+    waiting = deque[T]()
+    for term in sorted(links, key=rank):
+        if term not in parents:
+            parents[term] = term
+            waiting.append(term)
+        while waiting:
+            near = waiting.popleft()
+            for other in sorted(links[near], key=lambda other: (-links[near][other], rank(other))):
+                if other not in parents:
+                    parents[other] = near
+                    waiting.append(other)
+    for one, other in sorted(found):
+        if one not in links or other not in links[one]:
+            continue
+        target, source = sorted((one, other), key=rank)
+        is_seen_with_parent = any(uses[term].keys() <= uses[parents[term]].keys() for term in (one, other))
+        if parents[source] == target or not is_seen_with_parent:
+            yield source, target
+        elif parents[target] == source:
+            yield target, source
+
+
+def _uses(column: str) -> Uses[Any]:
+    found: Uses[Any] = defaultdict(dict)
+    for name, project_id, count in fetch(_USES.format(column=column)):
+        found[name][project_id] = count
+    return dict(found)
 
 
 def _by_form(rows: Sequence[_VocabularyRow], *, within_type: bool) -> Found:

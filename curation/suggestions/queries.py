@@ -80,11 +80,6 @@ def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet
     if viewer.project_ids is None:
         return among
     visible = _visible_values(viewer, among)
-    tags, concepts, entities = (
-        visible[Kind.TAG_DUPLICATE],
-        visible[Kind.CONCEPT_DUPLICATE],
-        visible[Kind.ENTITY_DUPLICATE],
-    )
     among = among.exclude(kind__in=NAME_KINDS, evidence__rule=HELD_ALIAS)
     return among.alias(from_tag=_FROM, into_tag=_INTO).filter(
         # A target may come from other projects, or have left those of the viewer.
@@ -94,17 +89,15 @@ def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet
             | Q(Q(target_id=None) | Q(target_id__in=visible[Kind.CONCEPT]), kind=Kind.CONCEPT),
             project_id__in=viewer.project_ids,
         )
-        | Q(kind=Kind.ENTITY_DUPLICATE, subject_id__in=entities, target_id__in=entities)
-        | Q(kind=Kind.CONCEPT_DUPLICATE, subject_id__in=concepts, target_id__in=concepts)
-        | Q(kind=Kind.TAG_DUPLICATE, from_tag__in=tags, into_tag__in=tags)
+        | _naming(visible)
     )
 
 
 def _visible_values(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, set[Value]]:
     """The terms of suggestions that visible memories have, by kind. The engine answers this from its columns."""
-    projects = tuple(sorted(viewer.project_ids or ()))
+    projects = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
     named: dict[Kind, set[Value]] = {kind: set() for kind in _FACETS}
-    about = among.filter(kind__in=[Kind.CATEGORY, Kind.CONCEPT], project_id__in=projects, target_id__isnull=False)
+    about = among.filter(kind__in=[Kind.CATEGORY, Kind.CONCEPT], project_id__in=projects or (), target_id__isnull=False)
     for kind, target_id in about.order_by().values_list("kind", "target_id").distinct():
         named[Kind(kind)].add(target_id or 0)
     names = among.filter(kind__in=NAME_KINDS).order_by().values_list("kind", "subject_id", "target_id", _FROM, _INTO)
@@ -123,14 +116,36 @@ def _visible_values(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, s
 
 def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggestion]:
     """The visible suggestions that match the filters, by descending confidence."""
-    rows = Suggestion.objects.filter(confidence__gte=query.confidence, state=query.state)
+    rows = Suggestion.objects.alias(from_tag=_FROM, into_tag=_INTO)
+    rows = rows.filter(confidence__gte=query.confidence, state=query.state)
     if query.kind:
         rows = rows.filter(kind=query.kind)
-    if query.project:
-        rows = rows.filter(project__slug=query.project)
     if query.proposal:
         rows = _of_proposal(rows, query.proposal)
+    if query.project:
+        rows = _of_project(rows, query.project, viewer)
+    elif query.state == Suggestion.State.OPEN and viewer.project_ids is None:
+        rows = rows.filter(~Q(kind__in=NAME_KINDS) | _naming(_visible_values(viewer, rows)))
     return visible_suggestions(viewer, rows).select_related("project", "decided_by").order_by("-confidence", "id")
+
+
+def _of_project(rows: QuerySet[Suggestion], slug: str, viewer: Viewer) -> QuerySet[Suggestion]:
+    """The suggestions about memories of a project, and those about two names that its memories have one or both of."""
+    project = next((project for project in projects_of(viewer) if project.slug == slug), None)
+    if project is None:
+        return rows.none()
+    values = _visible_values(replace(viewer, project_ids=frozenset([project.pk])), rows)
+    return rows.filter(Q(~Q(kind__in=NAME_KINDS), project_id=project.pk) | _naming(values, both=False))
+
+
+def _naming(values: Mapping[Kind, set[Value]], *, both: bool = True) -> Q:
+    """The suggestions about two names of these values, or one of the two. Needs the aliases of both tags."""
+    found = Q()
+    for kind in NAME_KINDS:
+        ends = ("from_tag", "into_tag") if kind == Kind.TAG_DUPLICATE else ("subject_id", "target_id")
+        named = Q(*((f"{end}__in", values[kind]) for end in ends), _connector=Q.AND if both else Q.OR)
+        found |= Q(named, kind=kind)
+    return found
 
 
 def _of_proposal(rows: QuerySet[Suggestion], proposal: str) -> QuerySet[Suggestion]:

@@ -105,7 +105,7 @@ class MapKeeper:
         layout = places.layout_store(model_id=model_id, memories=memories, anchors=texts, points=points)
         places.old_layouts_remove()
         self._anchors = None
-        logger.warning("Drew the map of %s memories in %.0f s.", f"{len(ids):,}", time.monotonic() - started)
+        logger.info("Drew the map of %s memories in %.0f s.", f"{len(ids):,}", time.monotonic() - started)
         return layout
 
     def _place_waiting(self, layout: MapLayout | None, model_id: int) -> None:

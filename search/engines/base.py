@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search.area import Area, Tile
-from search.histogram import DayCounts, HourCount, Numbers
+from search.histogram import DayCounts, Numbers
 from search.query import Sort
 from text.query_syntax import TextQuery
 
@@ -329,8 +329,8 @@ class Engine(Protocol):
         selection.
         """
 
-    def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
-        """Counts by hour, within the dates and a few days around them."""
+    def span_counts(self, plan: EngineQuery, spans: Spans) -> tuple[Numbers, Numbers]:
+        """The matches of each span of time: without the dates of the query, and with them."""
 
     def cross(self, plan: EngineQuery, rows: FacetValues, columns: FacetValues | Spans) -> Numbers:
         """A table of counts: the matches with the value of a row that also have the value of a column, or were created

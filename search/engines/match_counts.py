@@ -17,7 +17,7 @@ from search.engines.base import (
     MatchSet,
     ValueCount,
 )
-from search.engines.sql import MOMENT, Sql, chosen_values, drops_includes, no_value_sql
+from search.engines.sql import Sql, chosen_values, drops_includes, local_day, no_value_sql
 from search.facets import FACET, FACET_COLUMNS, FACETS, OWN_CATEGORIES, FacetKind, FacetSpec
 from search.histogram import NO_DAYS, DayCounts
 
@@ -37,7 +37,7 @@ SELECT {k} AS k, g.value::text, CASE WHEN {chosen} THEN g.n END AS a, g.own AS b
   FROM (SELECT unnest(m.{column}) AS value{beside} FROM {rows} m WHERE {where}) u GROUP BY u.value
 ) g WHERE g.r = 1 OR ({chosen})"""
 _DAYS = """
-SELECT {k} AS k, ({moment} AT TIME ZONE {zone})::date::text AS value, count(*) AS a,
+SELECT {k} AS k, ({day})::text AS value, count(*) AS a,
        count(*) FILTER (WHERE {inside}) AS b, 0::bigint AS c
 FROM {rows} m WHERE {where} GROUP BY 2"""
 _BUCKETS = """
@@ -79,9 +79,7 @@ def count_matches(
         rows = "memories_memory" if apart else "match_set"
         where = "m.shown" if rows == "match_set" else sql.where(plan, without_dates=True)
         inside = " AND ".join(sql.inside(plan)) or "true"
-        selects.append(
-            _DAYS.format(moment=MOMENT, k=_DAYS_KEY, zone=sql.bind(str(zone)), inside=inside, where=where, rows=rows)
-        )
+        selects.append(_DAYS.format(day=local_day(sql, zone), k=_DAYS_KEY, inside=inside, where=where, rows=rows))
         buckets = ", ".join(
             f"count(*) FILTER (WHERE {span} AND {within})" for within in (inside, "true") for span in _spans(sql, now)
         )

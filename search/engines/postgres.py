@@ -42,9 +42,9 @@ from search.engines.base import (
 from search.engines.knn import nearest_candidates, similarities_of
 from search.engines.match_counts import count_matches, read_summary, summary_selects
 from search.engines.shard_counts import count_on_shards
-from search.engines.sql import MOMENT, Sql
+from search.engines.sql import Sql
 from search.facets import FACET, OWN_CATEGORIES, FacetKind
-from search.histogram import HourCount, Numbers
+from search.histogram import Numbers
 from search.query import Sort
 from web.distribution import is_distributed
 
@@ -73,9 +73,9 @@ def _order_by(order: Sort) -> str:
     return f"{key} {direction}, m.id {direction}"
 
 
-_HOURS = """
-SELECT date_trunc('hour', {moment}, {zone}), count(*), count(*) FILTER (WHERE {inside})
-FROM memories_memory m WHERE {where} GROUP BY 1"""
+_SPANS = """
+SELECT width_bucket(m.created_at, {edges}::timestamptz[]), count(*), count(*) FILTER (WHERE {inside})
+FROM memories_memory m WHERE {where} AND m.created_at >= {first} AND m.created_at < {last} GROUP BY 1"""
 # The counts of a table. A span is numbered from 1; 0 is before the first edge.
 _CROSS = """
 SELECT u.r::text, u.c::text, count(*) FROM (
@@ -270,17 +270,18 @@ class PostgresEngine:
             )
         return self._mark_truncated(counts, plan)
 
-    def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
-        sql = self._sql()
-        inside = " AND ".join(sql.inside(plan)) or "true"
-        where = sql.where(plan, without_dates=True)
-        # Hours are only shown for ranges of a few days, so rows outside of the dates are not drawn.
-        if plan.start is not None:
-            where += f" AND m.created_at >= {sql.bind(plan.start)}::timestamptz - interval '3 days'"
-        if plan.end is not None:
-            where += f" AND m.created_at < {sql.bind(plan.end)}::timestamptz + interval '3 days'"
-        rows = self._rows(_HOURS.format(moment=MOMENT, zone=sql.bind(str(zone)), inside=inside, where=where), sql)
-        return tuple(HourCount(hour.astimezone(zone), n, inside) for hour, n, inside in rows)
+    def span_counts(self, plan: EngineQuery, spans: Spans) -> tuple[Numbers, Numbers]:
+        sql, counts = self._sql(), np.zeros((2, len(spans)), np.int64)
+        statement = _SPANS.format(
+            edges=sql.bind(list(spans.edges)),
+            inside=" AND ".join(sql.inside(plan)) or "true",
+            where=sql.where(plan, without_dates=True),
+            first=sql.bind(spans.edges[0]),
+            last=sql.bind(spans.edges[-1]),
+        )
+        for span, *both in self._rows(statement, sql):
+            counts[:, span - 1] = both
+        return counts[0], counts[1]
 
     def cross(self, plan: EngineQuery, rows: FacetValues, columns: FacetValues | Spans) -> Numbers:
         found = np.zeros((len(rows), len(columns)), np.int64)

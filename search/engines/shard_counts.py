@@ -20,7 +20,7 @@ from search.engines.base import (
     MatchSet,
     ValueCount,
 )
-from search.engines.sql import MOMENT, Sql, drops_includes, no_value_sql
+from search.engines.sql import Sql, drops_includes, local_day, no_value_sql
 from search.facets import FACET, FACETS, OWN_CATEGORIES, FacetKind
 from search.histogram import NO_DAYS, DayCounts
 
@@ -93,7 +93,7 @@ class _Scan:
 
     def count_days(self, plan: EngineQuery, zone: tzinfo, now: datetime) -> None:
         """Count the memories of each day, by how long ago they were made and whether they are inside the dates."""
-        day = f"({MOMENT} AT TIME ZONE {self.sql.bind(str(zone))})::date"
+        day = f"({local_day(self.sql, zone)})"
         edges = self.sql.bind([*(now - timedelta(days=days) for days in reversed(BUCKET_DAYS)), now])
         inside = " AND ".join(self.sql.inside(plan))
         mark = f"CASE WHEN {inside} THEN '+' ELSE '-' END" if inside else "'+'"

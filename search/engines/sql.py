@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import tzinfo
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from search.engines import validity
 from search.engines.base import EngineQuery, FacetRequest, Filter, Ids, Value
 from search.facets import FACET, FacetKind, FacetSpec
 from text.analysis import FIELD_WEIGHTS, Pattern, quote_term
+from text.dates import repeated_evenings
 from text.query_syntax import Alternative, TextQuery
 from web.distribution import is_distributed
 
@@ -30,8 +32,8 @@ _NO_VALUE = {
     FacetKind.PROJECT: "false",
 }
 
-# Instants at either end of the calendar have no day in some time zones; they are counted a week inside it.
-MOMENT = "least(greatest(m.created_at, '0001-01-08Z'), '9999-12-24Z')"
+# The first or last day of the calendar holds what is beyond its ends.
+_LOCAL_DAY = "least(greatest((m.created_at AT TIME ZONE {zone})::date, '0001-01-01'), '9999-12-31')"
 
 # Memories with a place in an area; `search.area.Area.contains` is the same comparison.
 _IN_AREA = """m.id IN (
@@ -45,6 +47,16 @@ _IN_AREA = """m.id IN (
 # Memories that were recalled since; by recall_last_idx or the primary key.
 _RECALLED = """EXISTS (
   SELECT FROM memories_recall recall WHERE recall.memory_id = m.id AND recall.last_at >= {since})"""
+
+
+def local_day(sql: "Sql", zone: tzinfo) -> str:
+    """The day in which a memory was created, as `text.dates.local_day` has it."""
+    apart = "".join(
+        f" WHEN m.created_at >= {sql.bind(first)} AND m.created_at < {sql.bind(second)} THEN {sql.bind(day)}::date"
+        for day, first, second in repeated_evenings(zone)
+    )
+    day = _LOCAL_DAY.format(zone=sql.bind(str(zone)))
+    return f"CASE{apart} ELSE {day} END" if apart else day
 
 
 class Sql:

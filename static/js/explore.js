@@ -257,6 +257,20 @@
     }
   });
 
+  // --- the history of what is typed -----------------------------------------------------------------------------------
+  // The first search of a run of typing is an entry of its own, which the following ones replace. The run ends with Enter
+  // and wherever the address becomes another.
+  let run;
+  const address = () => location.pathname + location.search;
+  document.addEventListener("htmx:configRequest", ({ detail: { headers } }) => {
+    if (headers["X-Typing"] && run !== address()) headers["X-Typing"] = "first";
+  });
+  document.addEventListener("htmx:beforeHistoryUpdate", ({ detail: { requestConfig, history } }) => {
+    const begins = history.type === "push" || run === address();
+    run = requestConfig.headers["X-Typing"] && begins ? history.path : undefined;
+  });
+  for (const end of ["submit", "popstate"]) addEventListener(end, () => { run = undefined; }, true);
+
   // --- a time zone that the server does not know yet ---------------------------------------------------------------------
   document.addEventListener("zone-changed", () => {
     if (!byId("explorer")) return;

@@ -118,8 +118,8 @@
   const placeAt = (px, py) => [(px - width / 2) / unit / stretch + view.x, (py - height / 2) / unit + view.y];
 
   function fit() {
-    width = map.clientWidth;
-    height = map.clientHeight;
+    // On a phone the controls have a row of their own below.
+    ({ clientWidth: width, clientHeight: height } = byId("map-drawing"));
     const { left, top, right, bottom } = bounds ?? { left: 0, top: 0, right: SIDE, bottom: SIDE };
     // A wide window is used by drawing the plane wider than high, and a phone by the opposite.
     stretch = Math.min(1.6, Math.max(0.7, (width / height) * ((bottom - top) / (right - left))));

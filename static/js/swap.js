@@ -18,12 +18,18 @@
     event.detail.target.setAttribute("aria-busy", "true");
     document.documentElement.classList.add("busy");
   });
-  document.addEventListener("htmx:afterRequest", (event) => {
+  const rest = (event) => {
     underWay = Math.max(0, underWay - 1);
     if (underWay) return;
     document.querySelectorAll("[aria-busy]").forEach((element) => element.removeAttribute("aria-busy"));
     event.detail.target?.removeAttribute("aria-busy");
     document.documentElement.classList.remove("busy");
+  };
+  document.addEventListener("htmx:afterRequest", rest);
+  // The elements that Back took away do not tell when their requests end.
+  document.addEventListener("htmx:historyRestore", (event) => {
+    underWay = 0;
+    rest(event);
   });
 
   // --- announcing the count ---------------------------------------------------------------------------------------

@@ -238,3 +238,14 @@ def test_row_and_tag_lead_a_curator_to_the_curation_of_the_term(open_page):
     expect(page.locator("h1")).to_contain_text("tag,")
     page.get_by_role("combobox", name="Into").press_sequentially("te")
     expect(page.get_by_role("option", name=re.compile("^tea"))).to_contain_text("memories")
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_fields_of_an_action_fit_beside_the_list(open_page, width):
+    page = open_page(f"/explore/?sel={number('t5')}" if width > 400 else f"/m/{number('t5')}/")
+    page.set_viewport_size({"width": width, "height": 900})
+    page.locator("details.act > summary:visible").first.click()
+    overflowing = """() => [...document.querySelectorAll("html, #panel, .act-fields")]
+        .filter((part) => part.scrollWidth > part.clientWidth || part.getBoundingClientRect().right > innerWidth)
+        .map((part) => part.id || part.className)"""
+    assert page.evaluate(overflowing) == []

@@ -119,6 +119,10 @@ def cut_off(path):
     path.write_bytes(written(path).read_bytes()[:-30])
 
 
+def added(path, before, after):
+    path.write_bytes(before + written(path).read_bytes() + after)
+
+
 def damage(path):
     path.write_bytes(written(path).read_bytes().replace(b"no dump", b"no dumb"))
 
@@ -132,6 +136,9 @@ def damage(path):
         pytest.param(cut_off, "or its end is missing", id="cut off"),
         pytest.param(damage, r"the checksum of its database.dump is wrong", id="damaged"),
         pytest.param(lambda path: written(path, format=2), "this version of Mnemoscope reads format 1", id="format"),
+        pytest.param(lambda path: added(path, b"", b"x" * 5_000), "other bytes were added", id="bytes after it"),
+        pytest.param(lambda path: added(path, b"", b"\0"), "other bytes were added", id="a byte after it"),
+        pytest.param(lambda path: added(path, b"#!/bin/sh\n", b""), "other bytes were added", id="bytes before it"),
         pytest.param(lambda path: path.mkdir(), "cannot be read: Is a directory", id="folder"),
     ],
 )

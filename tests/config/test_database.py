@@ -458,6 +458,67 @@ def test_home_that_cannot_be_written_is_told(tmp_path):
         EmbeddedServer(tmp_path / "file" / "postgres").ensure()
 
 
+def test_first_start_on_a_disk_that_is_nearly_full_says_what_it_needs(server, data, monkeypatch):
+    monkeypatch.setattr("config.embedded.server.FIRST_BYTES", 10**18)
+    with pytest.raises(EmbeddedPostgresError, match=r"has \d+ MB free, and the first start needs 1000000000000 MB"):
+        server.ensure()
+    assert not data.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs Postgres as another account")
+def test_folders_above_the_home_keep_their_rights(data):
+    closed = data.parent / "closed"
+    home = closed / "home"
+    home.mkdir(parents=True)
+    for mode, passes in ((0o700, False), (0o711, True)):
+        closed.chmod(mode)
+        server = EmbeddedServer(home / "postgres", durable=False)
+        if passes:
+            server.ensure()
+            server.leave()
+        else:
+            with pytest.raises(EmbeddedPostgresError, match=f"may not pass through {closed}. Set MNEMOSCOPE_HOME"):
+                server.ensure()
+        assert closed.stat().st_mode & 0o777 == mode
+
+
+def test_command_line_reports_a_full_disk_in_a_sentence(tmp_path):
+    script = (
+        "import manage, sys; from django.core import management\n"
+        "def full(arguments): raise OSError(28, 'No space left on device', '/data/index')\n"
+        "management.execute_from_command_line = full; manage.OF_A_SITE = ()\n"
+        "sys.argv = ['manage.py', 'index']; manage.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", "MNEMOSCOPE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stderr.startswith(f"The disk that holds {tmp_path} is full")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param(b"", "there is a new key", id="empty"),
+        pytest.param(b"\n", "holds no key of at least 32 characters", id="a line break"),
+        pytest.param(b"short", "holds no key of at least 32 characters", id="cut off"),
+        pytest.param(b"\xff\xfe" * 40, "holds no key of at least 32 characters", id="no text"),
+    ],
+)
+def test_secret_key_that_is_none_is_made_again_or_refused(tmp_path, content, words):
+    path = tmp_path / "secret_key"
+    path.write_bytes(content)
+    without_key = {name: value for name, value in os.environ.items() if name != "SECRET_KEY"}
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check"], cwd=ROOT, capture_output=True, text=True,
+        env={**without_key, "DJANGO_SETTINGS_MODULE": "config.settings", "MNEMOSCOPE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (path.read_bytes() != content) == (content == b"")
+
+
 def test_one_handle_for_one_folder(data):
     assert server_at(data, durable=False) is server_at(data, durable=False)
 

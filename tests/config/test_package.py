@@ -69,6 +69,8 @@ def test_installed_command_runs_the_site_beside_it_with_the_data_of_the_user(tmp
     (package / "site").mkdir()
     shows = "import os, sys\ndef main():\n    print(os.environ['MNEMOSCOPE_HOME'], sys.argv[1:], sys.path[0])\n"
     (package / "site" / "manage.py").write_text(shows)
+    # Without it, the data of root is in a folder that the account of Postgres can enter.
+    (tmp_path / "data" / "mnemoscope").mkdir(parents=True)
     user = {"PYTHONPATH": str(tmp_path / "lib"), "XDG_DATA_HOME": str(tmp_path / "data"), "HOME": str(tmp_path)}
     home, words, first = run("up", folder=tmp_path, **user).split()
     assert Path(home).name == "mnemoscope"

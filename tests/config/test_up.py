@@ -206,15 +206,15 @@ def query(home, statement):
         return found.fetchone()[0] if found.description else None
 
 
-def command(home, *arguments, **environment):
-    """The output of a command in a home."""
+def command(home, *arguments, fails=False, **environment):
+    """The output of a command in a home, or the complaint of one that fails."""
     inherited = {name: value for name, value in os.environ.items() if name not in {"DATABASE_URL", "SECRET_KEY"}}
     told = {"DJANGO_SETTINGS_MODULE": "config.settings", "MNEMOSCOPE_HOME": str(home), **environment}
     run = subprocess.run(
         [sys.executable, "manage.py", *arguments], cwd=ROOT, env={**inherited, **told}, capture_output=True, text=True
     )
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+    assert (run.returncode != 0) == fails, run.stderr
+    return run.stderr if fails else run.stdout
 
 
 def open_to_others(home):
@@ -300,6 +300,16 @@ def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
     assert postgres_of(home) == []
     assert not (home / "address").exists()
     assert open_to_others(home) == []
+
+
+def test_home_that_a_later_version_has_used_is_refused_with_what_to_do(prepared_home):
+    later = "INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '0999_of_tomorrow', now())"
+    script = f"from django.db import connection; connection.cursor().execute({later!r})"
+    command(prepared_home, "shell", "--command", script)
+    complaint = command(prepared_home, "up", "--port", str(free_port()), fails=True)
+    assert "A later Mnemoscope than this one" in complaint
+    assert "memories.0999_of_tomorrow" in complaint
+    assert "restore a backup that this version made" in complaint
 
 
 def test_home_that_others_may_read_is_closed_to_them(prepared_home):
@@ -521,7 +531,7 @@ def test_port_in_use_is_told_with_another_one_before_anything_is_started(runs, h
 def test_other_machines_are_not_let_in_without_key_and_names(runs, home):
     run = runs(free_port(), "--host", "0.0.0.0")  # noqa: S104
     assert run.process.wait(60) == 1
-    run.wait_for("Set SECRET_KEY and ALLOWED_HOSTS in the environment first")
+    run.wait_for("Set SECRET_KEY and PUBLIC_URL in the environment first")
     assert not (home / "postgres").exists()
 
 

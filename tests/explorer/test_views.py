@@ -473,3 +473,11 @@ def test_page_leaves_nothing_of_itself_to_the_garbage_collector(rf, admin_user):
         assert watched() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("path", ["/explore/?q={}", "/explore/?tag={}", "/m/1/?{}"])
+def test_address_that_is_too_long_is_named_so(client, path):
+    page = client.get(path.format("a" * 20_000))
+    assert page.status_code == 414
+    assert "This address is too long" in page.text
+    assert "at most" not in page.text

@@ -97,6 +97,26 @@ def test_a_person_recalls_what_they_open_and_not_what_they_list(person):
     assert stored(memory) == (0, 2)
 
 
+@pytest.mark.parametrize(
+    ("before", "counted"),
+    [
+        pytest.param("/curate/", 0, id="curation"),
+        pytest.param("/curate/merge/tag/?term=a", 0, id="a merge"),
+        pytest.param("/review/?kind=category", 0, id="review"),
+        pytest.param("/admin/memories/memory/", 0, id="admin"),
+        pytest.param("/m/{}/edit/", 0, id="after its own form"),
+        pytest.param("/explore/?q=curate", 1, id="a search"),
+        pytest.param("/m/1/", 1, id="another memory"),
+        pytest.param("", 1, id="an address typed"),
+    ],
+)
+def test_opening_a_memory_while_tidying_recalls_nothing(person, before, counted):
+    memory = create()
+    headers = {"Referer": f"http://testserver{before.format(memory.pk)}"} if before else {}
+    person.get(f"/m/{memory.pk}/", headers=headers)
+    assert stored(memory) == (0, counted)
+
+
 def test_counts_exports_and_contexts_recall_nothing():
     memory = create(pinned=True)
     client = agent()

@@ -1,13 +1,15 @@
 """Two slices of the hand-written memories, compared by every engine."""
 
+from datetime import date, timedelta
 from urllib.parse import parse_qsl
 
 import pytest
 
 from access.viewer import Viewer
 from memories.models import Project
-from search.compare import compare
+from search.compare import compare, equal_periods
 from search.facet_counts import log_likelihood
+from search.histogram import DayCounts
 from search.run import run
 from search.slices import read_comparison, slice_query, with_value
 from web.params import QueryError
@@ -42,12 +44,34 @@ def test_projects_are_compared_by_the_values_of_their_memories(corpus, everyone)
     assert run(with_value(found.b.query, "category", "yard"), everyone).total == 5
 
 
-def test_periods_that_are_not_given_are_the_halves_of_the_memories(corpus, everyone):
+def days_of(side):
+    first, last = (date.fromisoformat(text) for text in (side.own.date_from, side.own.date_to))
+    return (last - first).days + 1
+
+
+def test_periods_that_are_not_given_have_as_many_days(corpus, everyone):
     found = ask("project=tea", everyone)
-    assert found.a.total + found.b.total == 8
-    assert found.a.own.date_from == "2024-01-05"
-    assert found.b.own.date_to == "2025-07-04"
+    assert (found.a.own.date_from, found.b.own.date_to) == ("2024-01-05", "2025-07-04")
+    assert days_of(found.a) == days_of(found.b) == 273
     assert sum(step.count for step in found.a.steps) == found.a.total
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"),
+    [
+        pytest.param([0, 700, 701, 702, 703, 710], (355, 355), id="most of late"),
+        pytest.param([0, 690, 701, 702, 703, 710], (11, 11), id="growth"),
+        pytest.param([0, 1, 2, 3, 700], (350, 350), id="most of early"),
+        pytest.param([0, 2], (1, 1), id="an odd number of days"),
+        pytest.param([0, 500, 503], (252, 252), id="nothing for long"),
+    ],
+)
+def test_periods_not_given_are_as_long_whatever_the_growth(days, expected):
+    begin = date(2024, 1, 1)
+    one, other = equal_periods(DayCounts.of((begin + timedelta(days=day), 1, 1) for day in days))
+    assert tuple((last - first).days + 1 for first, last in (one, other)) == expected
+    assert one[1] < other[0]
+    assert all(any(first <= begin + timedelta(days=day) <= last for day in days) for first, last in (one, other))
 
 
 def test_a_period_alone_is_compared_with_the_one_of_as_many_days_before(corpus, everyone):

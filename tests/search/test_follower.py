@@ -282,6 +282,30 @@ def test_compare_names_every_damaged_file_of_the_words(db, tantivy, tmp_path, ki
     assert f"{path.name} is missing" in compare().damage
 
 
+@pytest.mark.parametrize("kind", ["term", "pos", "idx", "store", "fast", "fieldnorm", "segment"])
+def test_follower_has_an_index_built_again_whose_files_are_damaged(db, tantivy, tmp_path, kind, caplog):
+    load(tmp_path)
+    follower.catch_up()
+    assert whole_files() == ""
+    pattern = "*.segment" if kind == "segment" else f"words/*.{kind}"
+    (path, *_) = store.current_generation().glob(pattern)
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 4] = bytes(byte ^ 0x55 for byte in data[middle : middle + 4])
+    path.write_bytes(data)
+    assert path.name in whole_files()
+    assert "will be built again" in caplog.text
+    follower.catch_up()
+    assert compare().agrees
+
+
+def whole_files():
+    """The reason to build the index again, after the follower has looked at its files."""
+    with follower._verify_in_background():
+        pass
+    return store.rebuild_reason()
+
+
 def test_a_change_taken_in_while_it_compares_is_no_difference(db, tantivy, tmp_path, monkeypatch):
     load(tmp_path)
     follower.catch_up()

@@ -1,5 +1,4 @@
-from datetime import UTC, date, datetime, timedelta
-from zoneinfo import ZoneInfo
+from datetime import date, timedelta
 
 import pytest
 from hypothesis import given
@@ -9,11 +8,9 @@ from search.histogram import (
     MAX_BARS,
     NO_DAYS,
     DayCounts,
-    HourCount,
     bucket_end,
     bucket_start,
     build_histogram,
-    build_hours,
     choose_interval,
     count_before,
     histogram_domain,
@@ -78,15 +75,6 @@ def test_too_fine_an_interval_is_coarsened_and_says_so():
     )
     assert histogram.interval == Interval.QUARTER
     assert histogram.coarsened_from == Interval.DAY
-
-
-def test_hours_follow_the_clock_through_a_change_of_time():
-    zone = ZoneInfo("Europe/Berlin")
-    hour = datetime(2025, 10, 26, 0, 30, tzinfo=UTC).replace(minute=0).astimezone(zone)
-    histogram = build_hours([HourCount(hour, 1, 1)], (hour.date(), hour.date()))
-    assert len(histogram.bars) == 25
-    assert len({bar.first for bar in histogram.bars}) == 25
-    assert sum(bar.all for bar in histogram.bars) == 1
 
 
 def test_domain_is_the_period_with_half_as_much_again_on_either_side():

@@ -52,7 +52,7 @@ def test_alias_means_its_canonical_name(alias):
         pytest.param("tagg=a", "tagg", "is not a parameter", id="unknown"),
         pytest.param("from=2026-13-01", "from", "is not a date", id="date"),
         pytest.param("to=yesterday", "to", "is not a date", id="word for a date"),
-        pytest.param("since=3q", "since", "is not a time span", id="since"),
+        pytest.param("since=3q", "since", "neither a time span", id="since"),
         pytest.param("page=0", "page", "too small", id="page 0"),
         pytest.param("page=two", "page", "not a whole number", id="page word"),
         pytest.param("page=99999999999999999999", "page", "too large", id="page huge"),

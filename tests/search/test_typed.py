@@ -66,7 +66,7 @@ def test_other_colons_quotes_and_prose_stay_text(text):
         ("from:bob", "is not a date"),
         ("before:soon", "write a year, a month or a day"),
         ("after:2024-03-01T14:00", "write a year, a month or a day"),
-        ("since:ever", "is not a time span"),
+        ("since:ever", "is neither a time span nor a date"),
         ("has:color", "is not a facet"),
         ("-since:7d", "it cannot be excluded"),
         ("from:0000", "is not a date"),

@@ -1,7 +1,6 @@
 """The listening socket that several web processes share, and the address that commands find the server by."""
 
 import asyncio
-import fcntl
 import socket
 
 import pytest
@@ -59,9 +58,37 @@ def test_answer_in_two_packets_does_not_wait_for_the_client_to_acknowledge_the_f
 def test_address_of_a_server_that_was_killed_is_not_used(settings, tmp_path):
     settings.HOME = tmp_path
     assert serving.running_site() is None
-    path = tmp_path / "address"
+    path = tmp_path / "address.1234"
     path.write_text("http://127.0.0.1:8000\n")
     assert serving.running_site() is None
-    with path.open() as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    assert not path.exists()
+
+
+def test_server_that_stops_leaves_the_address_of_another(settings, tmp_path, monkeypatch):
+    settings.HOME = tmp_path
+    with serving.address_file("http://127.0.0.1:8000"):
+        monkeypatch.setattr("os.getpid", lambda: 1)
+        with serving.address_file("http://127.0.0.1:8001"):
+            assert serving.running_site() == "http://127.0.0.1:8001"
         assert serving.running_site() == "http://127.0.0.1:8000"
+        settings.PUBLIC_URL = "https://memories.example"
+        assert serving.running_site() == "https://memories.example"
+    assert serving.running_site() is None
+
+
+@pytest.mark.parametrize(
+    ("host", "link", "is_local"),
+    [
+        ("127.0.0.1:8000", "http://127.0.0.1:8000/join/x/", True),
+        ("localhost", "http://localhost/join/x/", True),
+        ("[::1]:8000", "http://[::1]:8000/join/x/", True),
+        ("memories.example", "http://memories.example/join/x/", False),
+    ],
+)
+def test_link_to_give_away_is_that_of_the_request_unless_an_address_is_set(settings, rf, host, link, is_local):
+    settings.ALLOWED_HOSTS = ["*"]
+    request = rf.get("/people/", headers={"host": host})
+    assert serving.public_address(request, "/join/x/") == link
+    assert serving.is_for_this_machine(link) == is_local
+    settings.PUBLIC_URL = "https://memories.example"
+    assert serving.public_address(request, "/join/x/") == "https://memories.example/join/x/"

@@ -116,7 +116,7 @@ def _introduced(new: NewKey) -> str:
     key = new.key
     sees = EVERY_PROJECT if key.every_project else f"It sees {key.shown_projects()}."
     expires = f"{key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "never"
-    site = running_site() or site_address("127.0.0.1", settings.PORT)
+    site = running_site() or settings.PUBLIC_URL or site_address("127.0.0.1", settings.PORT)
     return f"""The key "{key.name}" is created. Copy it now: it is not shown again.
 
     {new.raw}

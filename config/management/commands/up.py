@@ -27,6 +27,7 @@ from access.viewer import command_viewer
 from agent_tools import asgi
 from agent_tools.claude_mem import worker
 from categories.searched_terms import terms_refresh_all
+from config.backup import unknown_migrations
 from config.backup_schedule import scheduled_backups
 from home.following import follower_started
 from home.jobs import SAMPLE
@@ -42,6 +43,7 @@ from search.run import run
 from web.command_line import local_command
 from web.processes import SupervisedProcess, limit_heaps, supervise
 from web.serving import CannotListenError, address_file, is_loopback, listen, serve, shared, site_address, stop_signals
+from web.version import VERSION
 
 logger = logging.getLogger("mnemoscope.up")
 
@@ -137,6 +139,7 @@ class Command(BaseCommand):
                     f"Create an account first: {local_command('createsuperuser')} (or: changepassword owner)."
                 )
             site = site_address(host, port)
+            shown = settings.PUBLIC_URL or site
             with (
                 shared_metrics(),
                 supervise() as start,
@@ -148,7 +151,11 @@ class Command(BaseCommand):
                 for _ in range(workers - 1):
                     # This process is the first.
                     start(web_process(listener, verbosity))
-                serve([listener, *extra], lambda: self.welcome(host, site), access_log=verbosity >= 2)
+                serve(
+                    [listener, *extra],
+                    lambda: self.welcome(host, shown),
+                    access_log=verbosity >= 2,
+                )
 
     @contextlib.contextmanager
     def worker_listener(self) -> Iterator[list[socket.socket]]:
@@ -179,6 +186,12 @@ class Command(BaseCommand):
 
     def prepare(self) -> None:
         executor = MigrationExecutor(connection)
+        if unknown := unknown_migrations(executor.loader.applied_migrations):
+            raise CommandError(
+                f"A later Mnemoscope than this one ({VERSION}) has used this database, and changed it in ways that "
+                f"this one does not know ({', '.join(sorted(unknown)[:3])}). Start that version or a later one; to go "
+                "back, restore a backup that this version made into another MNEMOSCOPE_HOME."
+            )
         if pending := executor.migration_plan(executor.loader.graph.leaf_nodes()):
             self.say(f"Bringing the database up to date ({len(pending)} migrations) …")
             call_command("migrate", interactive=False, verbosity=0)
@@ -262,11 +275,12 @@ def drop_unread_index() -> None:
 
 
 def refuse_open_doors_without_environment(host: str) -> None:
-    missing = [name for name in ("SECRET_KEY", "ALLOWED_HOSTS") if not os.environ.get(name)]
+    missing = [] if os.environ.get("SECRET_KEY") else ["SECRET_KEY"]
+    missing += [] if os.environ.get("PUBLIC_URL") or os.environ.get("ALLOWED_HOSTS") else ["PUBLIC_URL"]
     if missing:
         raise CommandError(
             f"Listening on {host} gives other machines access. Set {' and '.join(missing)} in the environment first: "
-            "SECRET_KEY is a long random text, ALLOWED_HOSTS the comma-separated names of this server. "
+            "SECRET_KEY is a long random text, PUBLIC_URL the address of the site, such as https://memories.example. "
             f"A superuser with a password is also needed: {local_command('createsuperuser')}. "
             "For this machine alone leave --host out."
         )

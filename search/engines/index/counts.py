@@ -26,7 +26,7 @@ from search.engines.index.match import MatchMasks
 from search.engines.index.segments import MULTIPLE, QUARTER, SCALARS, Segment
 from search.engines.index.store import View, by_segment, codes_of, column_of, values_at
 from search.facets import FACET, FacetKind
-from search.histogram import DayCounts, HourCount
+from search.histogram import DayCounts
 
 # Bitmaps pay off for sets above the first size that leave out at least the second number of memories, in segments of at
 # least the third size that the set covers by at least the share.
@@ -106,19 +106,20 @@ class FacetCounter:
 
     def days(self, mask: Mask, inside: Mask | None, zone: tzinfo) -> DayCounts:
         """By local day: the count of the mask, and of its docs inside the dates."""
-        return days.count_days(*self._moments(mask, inside), zone)
-
-    def hours(self, mask: Mask, inside: Mask | None, zone: tzinfo) -> tuple[HourCount, ...]:
-        """Like `days`, by hour."""
-        return days.count_hours(*self._moments(mask, inside), zone)
-
-    def _moments(self, mask: Mask, inside: Mask | None) -> tuple[Array, Callable[[Array], Array], Array | None]:
         docs = self._matches.docs(mask)
 
         def created(some: Array) -> Array:
             return values_at(self._view, "created", docs[some])
 
-        return self._quarters_of(mask), created, None if inside is None else inside[docs]
+        return days.count_days(self._quarters_of(mask), created, None if inside is None else inside[docs], zone)
+
+    def spans(self, mask: Mask, spans: Spans) -> Array:
+        """The number of docs of the mask in each span."""
+        counts = np.zeros(len(spans), np.int64)
+        for segment in self._view.segments:
+            labels = days.span_labels(segment, spans.edges)[mask[segment.span]]
+            counts += np.bincount(labels, minlength=len(spans) + 2)[1:-1]
+        return counts
 
     def days_around(self, dateless: EngineQuery, inside: Mask, zone: tzinfo) -> DayCounts:
         """By local day: the count without the dates, which is cached because dates change while all else stays, and

@@ -1,18 +1,16 @@
-"""Days and hours in any time zone, from counts by quarter of an hour."""
+"""Days in any time zone, from counts by quarter of an hour."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from typing import TypeVar
 
 import numpy as np
 
 from search.engines.array_files import Array
 from search.engines.index.segments import QUARTER, Segment
-from search.histogram import DayCounts, HourCount
-
-T = TypeVar("T", int, datetime)
+from search.histogram import DayCounts
+from text.dates import day_start, local_day
 
 # In quarters of an hour: a hundred years.
 _LONGEST_TABLE = 3_500_000
@@ -20,9 +18,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Between these, all UTC offsets are whole quarters of an hour; Kiritimati was the last exception, in 1979.
 _FIRST_EVEN = int(datetime(1980, 1, 1, tzinfo=UTC).timestamp()) // QUARTER
 _LAST_EVEN = int(datetime(2200, 1, 1, tzinfo=UTC).timestamp()) // QUARTER
-# Instants at either end of the calendar have no day in some time zones; they are counted a week inside it.
-_EARLIEST = datetime(1, 1, 8, tzinfo=UTC)
-_LATEST = datetime(9999, 12, 24, tzinfo=UTC)
 
 
 def instant_of(microseconds: int) -> datetime:
@@ -31,11 +26,6 @@ def instant_of(microseconds: int) -> datetime:
         return _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:
         return datetime.min.replace(tzinfo=UTC) if microseconds < 0 else datetime.max.replace(tzinfo=UTC)
-
-
-def moment_of(microseconds: int) -> datetime:
-    """The instant, at least a week inside the calendar."""
-    return min(max(instant_of(microseconds), _EARLIEST), _LATEST)
 
 
 def microseconds_of(moment: datetime) -> int:
@@ -63,36 +53,16 @@ def count_days(quarters: Array, created: Callable[[Array], Array], inside: Array
     marks those within the dates, None if all are.
     """
     even = _even(quarters)
-    found = _counted(quarters, inside, even, lambda first, last: _days(first, last, zone))
     if even is None:
-        return DayCounts(*found)
+        return DayCounts(*_count_even_days(quarters, inside, zone))
+    found = _count_even_days(quarters[even], None if inside is None else inside[even], zone)
     totals = {day: [n, within] for day, n, within in zip(*(array.tolist() for array in found), strict=True)}
-    for moment, marked in _odd(created, inside, ~even, zone):
-        _add(totals, moment.toordinal(), 1, marked)
+    marks = itertools.repeat(True) if inside is None else inside[~even].tolist()
+    for at, marked in zip(created(~even).tolist(), marks, strict=False):
+        known = totals.setdefault(local_day(instant_of(at), zone).toordinal(), [0, 0])
+        known[0] += 1
+        known[1] += marked
     return DayCounts(*np.array(sorted((day, *counts) for day, counts in totals.items()), np.int64).reshape(-1, 3).T)
-
-
-def count_hours(
-    quarters: Array, created: Callable[[Array], Array], inside: Array | None, zone: tzinfo
-) -> tuple[HourCount, ...]:
-    """Like `count_days`, by hour."""
-    even = _even(quarters)
-    moments: list[datetime] = []
-
-    def starts_of(first: int, last: int) -> tuple[Array, Array]:
-        starts, found = _hours(first, last, zone)
-        moments.extend(found)
-        return starts, np.arange(len(starts))
-
-    totals: dict[datetime, list[int]] = {}
-    found = _counted(quarters, inside, even, starts_of)
-    # Keyed by the instant: Python compares the two hours of a clock change as equal.
-    for at, n, within in zip(*(array.tolist() for array in found), strict=True):
-        _add(totals, moments[at].astimezone(UTC), n, within)
-    if even is not None:
-        for moment, marked in _odd(created, inside, ~even, zone):
-            _add(totals, moment.replace(minute=0, second=0, microsecond=0).astimezone(UTC), 1, marked)
-    return tuple(HourCount(at.astimezone(zone), n, within) for at, (n, within) in sorted(totals.items()))
 
 
 def _even(quarters: Array) -> Array | None:
@@ -102,31 +72,16 @@ def _even(quarters: Array) -> Array | None:
     return (quarters >= _FIRST_EVEN) & (quarters < _LAST_EVEN)
 
 
-def _odd(
-    created: Callable[[Array], Array], inside: Array | None, odd: Array, zone: tzinfo
-) -> Iterator[tuple[datetime, bool]]:
-    """The other instants in local time, and whether each is within the dates."""
-    marks = itertools.repeat(True) if inside is None else inside[odd].tolist()
-    for at, marked in zip(created(odd).tolist(), marks, strict=False):
-        yield moment_of(at).astimezone(zone), marked
-
-
-def _counted(
-    quarters: Array, inside: Array | None, even: Array | None, starts_of: Callable[[int, int], tuple[Array, Array]]
-) -> tuple[Array, Array, Array]:
-    """Count the even instants by span, in order: the spans' names, counts, and counts inside. `starts_of` returns where
-    the spans between two quarters begin, and their names.
-    """
-    if even is not None:
-        quarters, inside = quarters[even], None if inside is None else inside[even]
+def _count_even_days(quarters: Array, inside: Array | None, zone: tzinfo) -> tuple[Array, Array, Array]:
+    """Count even instants by day, in order: the days, their counts, and counts inside."""
     if not len(quarters):
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     last = int(quarters.max())
-    starts, names = starts_of(int(quarters.min()), last)
+    starts, days = _days(int(quarters.min()), last, zone)
     n = _span_counts(quarters, starts, last)
     m = n if inside is None else _span_counts(quarters[inside], starts, last)
     some = np.flatnonzero(n)
-    return names[some], n[some], m[some]
+    return days[some], n[some], m[some]
 
 
 def _span_counts(quarters: Array, starts: Array, last: int) -> Array:
@@ -141,12 +96,6 @@ def _span_counts(quarters: Array, starts: Array, last: int) -> Array:
     every = np.bincount(quarters - starts[0], minlength=length)
     counts[within] = np.add.reduceat(every, starts[within] - starts[0])
     return counts
-
-
-def _add(totals: dict[T, list[int]], span: T, n: int, within: int) -> None:
-    known = totals.setdefault(span, [0, 0])
-    known[0] += n
-    known[1] += within
 
 
 def _days(first: int, last: int, zone: tzinfo) -> tuple[Array, Array]:
@@ -172,33 +121,12 @@ def _days_of_year(year: int, zone: tzinfo) -> tuple[Array, Array]:
         if offset is not None and before == offset == after:
             starts.append(int((day.replace(tzinfo=UTC) - offset - _EPOCH).total_seconds()) // QUARTER)
         else:
-            starts.append(_first_quarter(day, zone))
+            start = day_start(day.date(), zone) or _EPOCH
+            starts.append(int((start - _EPOCH).total_seconds()) // QUARTER)
         # A day that a zone skipped at the date line begins where the next one does.
         ordinals.append(day.toordinal())
         before, day = offset, following
     return np.array(starts, np.int64), np.array(ordinals, np.int64)
-
-
-def _first_quarter(day: datetime, zone: tzinfo) -> int:
-    """The first quarter of a local day near a clock change: midnight may be skipped, or occur twice."""
-    quarter = int((day.replace(tzinfo=UTC) - timedelta(hours=27) - _EPOCH).total_seconds()) // QUARTER
-    while _at(quarter).astimezone(zone).date() < day.date():
-        quarter += 1
-    return quarter
-
-
-def _hours(first: int, last: int, zone: tzinfo) -> tuple[Array, list[datetime]]:
-    """The quarters at which local hours begin, and their instants. The clock may change within an hour, so test every
-    quarter.
-    """
-    starts: list[int] = []
-    moments: list[datetime] = []
-    for quarter in range(first, last + 1):
-        moment = _at(quarter).astimezone(zone).replace(minute=0, second=0, microsecond=0)
-        if not moments or moment != moments[-1] or moment.fold != moments[-1].fold:
-            starts.append(quarter)
-            moments.append(moment)
-    return np.array(starts, np.int64), moments
 
 
 def _at(quarter: int) -> datetime:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from typing import Any
 
 import numpy as np
@@ -36,14 +36,14 @@ from search.engines.base import (
 from search.engines.column_snapshot import ColumnSnapshot
 from search.engines.index import days, outbox, store, words
 from search.engines.index.counts import FacetCounter
-from search.engines.index.match import MatchMasks, places_by_doc
+from search.engines.index.match import Mask, MatchMasks, places_by_doc
 from search.engines.index.segments import title_keys
 from search.engines.index.store import View, column_of, docs_of, ids_at, values_at
 from search.engines.index.word_ranking import by_number, numbers_of, ranked, word_scores
 from search.engines.knn import similarities_of
 from search.engines.segment_store import NotReadableError
 from search.facets import FACETS
-from search.histogram import NO_DAYS, HourCount, Numbers
+from search.histogram import NO_DAYS, Numbers
 from search.query import Sort
 
 logger = logging.getLogger(__name__)
@@ -187,29 +187,30 @@ class IndexEngine:
             # After the facets, which also count what has no value.
             summary = self._match_set(plan, no_values=True, reuse=True)
             dateless = replace(plan, start=None, end=None)
-            inside = matches.of(plan) if plan.start is not None or plan.end is not None else None
-            without, truncated = matches.of(dateless), matches.knn(dateless).truncated
-            if truncated and inside is not None:
-                # Within the dates other memories are the nearest; they match without the dates too.
-                without = without | inside
+            without, inside = self._without_dates(plan)
             if inside is None or plan.meaning is not None:
                 by_day = counter.days(without, inside, zone)
             else:
                 by_day = counter.days_around(dateless, inside, zone)
             ever = counter.buckets(without, now)
             within = ever if inside is None else counter.buckets(inside, now)
-            return Counts(summary, facets, by_day, within, ever, truncated)
+            return Counts(summary, facets, by_day, within, ever, matches.knn(dateless).truncated)
 
-    def hours(self, plan: EngineQuery, *, zone: tzinfo) -> tuple[HourCount, ...]:
+    def span_counts(self, plan: EngineQuery, spans: Spans) -> tuple[Numbers, Numbers]:
         with reporting_failures(self._view):
-            near = replace(
-                plan,
-                start=None if plan.start is None else _shifted(plan.start, -timedelta(days=3)),
-                end=None if plan.end is None else _shifted(plan.end, timedelta(days=3)),
-            )
-            inside = self._matches.of(plan) if plan.start is not None or plan.end is not None else None
-            around = self._matches.of(near)
-            return self._counter.hours(around if inside is None else around | inside, inside, zone)
+            without, inside = self._without_dates(plan)
+            every = self._counter.spans(without, spans)
+            return every, every if inside is None else self._counter.spans(inside, spans)
+
+    def _without_dates(self, plan: EngineQuery) -> tuple[Mask, Mask | None]:
+        """The matches without the dates of the query, and those inside them; None if it has no dates."""
+        dateless = replace(plan, start=None, end=None)
+        without = self._matches.of(dateless)
+        if plan.start is None and plan.end is None:
+            return without, None
+        inside = self._matches.of(plan)
+        # If meaning reaches its limit, other memories are the nearest within the dates; they match without these too.
+        return (without | inside if self._matches.knn(dateless).truncated else without), inside
 
     def cross(self, plan: EngineQuery, rows: FacetValues, columns: FacetValues | Spans) -> Numbers:
         with reporting_failures(self._view):
@@ -285,13 +286,6 @@ def _terms_of(ids: Sequence[int], project_ids: Sequence[int] | None) -> list[str
             {"ids": list(ids), "projects": list(project_ids or ())},
         )
         return [term for (term,) in cursor.fetchall()]
-
-
-def _shifted(moment: datetime, by: timedelta) -> datetime:
-    try:
-        return moment + by
-    except OverflowError:
-        return moment
 
 
 def _after(view: View, docs: Array, order: Sort, place: Place, recalls: int) -> Array:

@@ -16,8 +16,9 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
 
 from memories.models import Memory
 from search.engines import crash_points
@@ -39,6 +40,7 @@ BATCH = 10_000
 _BEHIND = 50_000
 _LARGE_BATCH = 50_000
 _SEGMENT_CHARACTERS = 120_000_000
+_VERIFY_SECONDS = 3_600
 
 Progress = Callable[[int, int], None]
 """Called with the number of memories indexed and their total."""
@@ -279,11 +281,41 @@ def follow(stop: Stop, progress: Progress = _ignore) -> None:
     repeat(step, "The search index could not be brought up to date", stop)
 
 
+@contextmanager
+def _verify_in_background() -> Iterator[None]:
+    """Read all files of the index now and each hour, in a thread, and have it built again if one is damaged: readers
+    notice some kinds of damage only by wrong answers.
+    """
+    ending = Event()
+
+    def verify() -> None:
+        while True:
+            try:
+                reason = store.verify(store.read_view(), again=True)
+            except DamagedError as error:
+                reason = str(error)
+            except NotReadableError:
+                reason = ""
+            if reason:
+                logger.error("The search index is damaged, and will be built again: %s.", reason)
+                store.report_damage(reason)
+            if ending.wait(_VERIFY_SECONDS):
+                return
+
+    thread = Thread(target=verify, name="verify-index", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
+
+
 def _follow(root: Path, stop: Stop, progress: Progress, healthy: Healthy) -> None:
     writer = open_writer(root, progress, stop)
     try:
         # Listen before the first look, so that no notification is lost.
-        with listening(), replica.sync_in_background(stop):
+        with listening(), replica.sync_in_background(stop), _verify_in_background():
             while not stop():
                 if store.rebuild_reason() or writer.is_wasteful:
                     writer.close()

@@ -255,8 +255,8 @@ def test_names_of_as_many_memories_leave_the_shorter(db):
 
 
 def test_names_that_other_merges_made_one_are_accepted_without_a_further_merge(db):
-    for tag in ("e-mail", "e-mails", "email", "emails"):
-        remember("mill", tag, "One.", tags=[tag])
+    for project, tag in (("mill", "e-mail"), ("mill", "email"), ("garden", "e-mails"), ("garden", "emails")):
+        remember(project, tag, "One.", tags=[tag])
     suggest(kinds=[Kind.TAG_DUPLICATE], viewer=EVERYTHING)
     rows = [accepted(row) for row in Suggestion.objects.order_by("pk")]
     assert (len(rows), Curation.objects.count()) == (4, 3)

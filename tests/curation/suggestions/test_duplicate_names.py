@@ -1,8 +1,16 @@
 """When two names may mean the same."""
 
+from itertools import combinations
+
 import pytest
 
-from curation.suggestions.duplicate_names import compare_by_meaning, compare_names, normal_form
+from curation.suggestions.duplicate_names import (
+    NameSimilarity,
+    compare_by_meaning,
+    compare_names,
+    normal_form,
+    pairs_to_merge,
+)
 
 
 @pytest.mark.parametrize(
@@ -70,3 +78,44 @@ def test_meaning_speaks_for_words_and_never_for_code_or_numbers():
     assert compare_by_meaning("socket", "socketserver", 0.95) is None
     assert compare_by_meaning("asyncio.run", "asyncio.start", 0.99) is None
     assert compare_by_meaning("phase one 1", "phase one 2", 0.99) is None
+
+
+ALIKE = NameSimilarity(0.9, "", "exact")
+
+
+def pairs(forms, projects=None):
+    """The pairs proposed for forms that are all alike, given the number of memories of each."""
+    projects = projects or dict.fromkeys(forms, 1)
+    found = dict.fromkeys(combinations(sorted(forms), 2), ALIKE)
+    uses = {form: {projects[form]: count} for form, count in forms.items() if count}
+    return list(pairs_to_merge(found, uses, str))
+
+
+def test_forms_of_one_tag_are_merged_towards_the_commonest():
+    forms = {"kubernetes": 9, "kubernets": 2, "kuberntes": 1, "kubernete": 1, "Kubernetes": 4}
+    assert {target for _, target in pairs(forms)} == {"kubernetes"}
+    assert len(pairs(forms)) == 4
+
+
+@pytest.mark.parametrize(
+    ("forms", "projects", "expected"),
+    [
+        pytest.param({"deploy": 3, "deploys": 0}, None, [], id="nothing for a name without memories"),
+        pytest.param({"ovens": 2, "oven": 2}, None, [("ovens", "oven")], id="shorter of as many"),
+        pytest.param(
+            {"a-b": 5, "ab": 1, "a_b": 1}, {"a-b": 1, "ab": 2, "a_b": 2},
+            [("a_b", "ab"), ("a_b", "a-b"), ("ab", "a-b")], id="who sees two and not the commonest is asked of these",
+        ),
+        pytest.param(
+            {"a-b": 5, "ab": 1, "a_b": 1}, None, [("a_b", "a-b"), ("ab", "a-b")], id="who sees all is asked of these"
+        ),
+    ],
+)  # fmt: skip
+def test_pairs_that_are_proposed_of_forms_that_are_alike(forms, projects, expected):
+    assert sorted(pairs(forms, projects)) == sorted(expected)
+
+
+def test_forms_that_only_a_third_links_are_merged_by_it():
+    found = {("colour", "colours"): ALIKE, ("color", "colour"): ALIKE}
+    uses = {"colours": {1: 9}, "colour": {1: 3}, "color": {1: 1}}
+    assert sorted(pairs_to_merge(found, uses, str)) == [("color", "colour"), ("colour", "colours")]

@@ -374,7 +374,7 @@ def test_two_runs_at_once_write_each_suggestion_once():
     for thread in threads:
         thread.join()
     assert failures == []
-    assert Suggestion.objects.filter(kind=Kind.ENTITY_DUPLICATE).count() == 6
+    assert Suggestion.objects.filter(kind=Kind.ENTITY_DUPLICATE).count() == 3
     assert Suggestion.objects.filter(kind=Kind.TAG_DUPLICATE).count() == 1
 
 

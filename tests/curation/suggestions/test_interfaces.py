@@ -131,6 +131,32 @@ def test_accept_reject_and_undo(proposals):
     assert caller.post(f"/api/suggestions/{row['id']}/reject?reason=No").json()["state"] == "rejected"
 
 
+def test_names_are_listed_for_the_projects_that_use_them(garden):
+    for project, tag in (
+        ("mill", "ovens"),
+        ("mill", "oven"),
+        ("garden", "oven"),
+        ("garden", "spade"),
+        ("barn", "spades"),
+    ):
+        remember(project, tag, "One.", tags=[tag])
+    suggest(kinds=[Kind.TAG_DUPLICATE], viewer=EVERYTHING)
+
+    def listed(**asked):
+        rows = Caller().listed(kind="tag_duplicate", **asked)["suggestions"]
+        return sorted(row["subject"]["name"] for row in rows)
+
+    assert listed() == ["ovens", "spades"]
+    assert listed(project="mill") == ["ovens"]
+    assert listed(project="garden") == ["ovens", "spades"]
+    assert listed(project="barn") == ["spades"]
+    assert listed(project="nowhere") == []
+    assert Caller().listed(project="barn")["counts"]["tag_duplicate"] == 1
+    # Nothing is asked about a name that no memory has any more.
+    Memory.objects.filter(tags__contains=["spades"]).update(tags=[])
+    assert listed() == ["ovens"]
+
+
 def test_a_merge_is_accepted_in_the_direction_that_was_read_or_in_that_of_now(garden):
     for n in range(2):
         remember("mill", f"One {n}", f"One {n}.", tags=["ovens"])
@@ -138,7 +164,7 @@ def test_a_merge_is_accepted_in_the_direction_that_was_read_or_in_that_of_now(ga
     suggest(kinds=[Kind.TAG_DUPLICATE], viewer=EVERYTHING)
     caller = Caller()
     (read,) = caller.listed(kind="tag_duplicate")["suggestions"]
-    assert (read["subject"]["name"], read["target"]["name"], read["is_turned"]) == ("oven", "ovens", True)
+    assert (read["subject"]["name"], read["target"]["name"], read["is_turned"]) == ("oven", "ovens", False)
     for n in range(2):
         remember("mill", f"Three {n}", f"Three {n}.", tags=["oven"])
 
@@ -147,9 +173,9 @@ def test_a_merge_is_accepted_in_the_direction_that_was_read_or_in_that_of_now(ga
         caller.post(f"/api/suggestions/{read['id']}/undo")
         return reply["target"]["name"], reply["is_turned"]
 
-    assert kept("?turned=1") == ("ovens", True)
-    assert kept("") == ("oven", False)
-    assert kept("?turned=0&swap=1") == ("ovens", True)
+    assert kept("?turned=0") == ("ovens", False)
+    assert kept("") == ("oven", True)
+    assert kept("?turned=1&swap=1") == ("ovens", False)
 
 
 def test_a_key_without_the_scope_may_look_and_not_decide(proposals):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from explorer.markdown import render_markdown
+from explorer.markdown import render_markdown, render_marked
 
 ATTACKS = [
     pytest.param("<script>alert(1)</script>", id="script"),
@@ -126,3 +126,32 @@ def test_very_long_text_is_shown_as_it_is_written():
 def test_odd_text_is_survived():
     for text in ("\x00", "[" * 5_000, "> " * 500 + "x", "*" * 10_000, "`" * 999, "\U0010ffff"):
         render_markdown(text)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "html"),
+    [
+        pytest.param(
+            [("a **b", True), ("c** d", False)],
+            "<p><mark>a</mark> <strong><mark>b</mark>c</strong> d</p>\n",
+            id="across",
+        ),
+        pytest.param(
+            [("```\nx = 1\n```", True)], "<pre><code><mark>x</mark> = <mark>1</mark>\n</code></pre>\n", id="code"
+        ),
+        pytest.param([("# Title", True)], "<h4><mark>Title</mark></h4>\n", id="heading"),
+        pytest.param(
+            [("[a](https://x.example/b)", True)],
+            '<p><a href="https://x.example/b" rel="noopener nofollow"><mark>a</mark></a></p>\n',
+            id="link",
+        ),
+        pytest.param([("<script>alert(1)</script>", True)], None, id="script"),
+        pytest.param([("a\ufdd0b", False)], "<p>ab</p>\n", id="a mark of its own"),
+    ],
+)
+def test_marked_words_are_highlighted_within_rendered_markdown(pieces, html):
+    found = render_marked(pieces, highest=4)
+    assert "<script" not in found
+    assert found.count("<mark>") == found.count("</mark>")
+    if html is not None:
+        assert found == html
