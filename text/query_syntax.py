@@ -22,6 +22,7 @@ from text.analysis import (
     phrase_pattern,
     prefix_term,
     raw_tokens,
+    without_possessive,
 )
 
 # The terms of a document with their positions and weights, as `index_terms` returns them.
@@ -244,10 +245,10 @@ class _ParsedText:
 
     def _add_words(self, raws: list[RawToken], prefix: str, field: str, written: str) -> None:
         group = self.groups[-1]
-        # Punctuation is stripped, so that the last word of “what is it?” is a stop word too; symbols, as in `a++`, make
-        # a name.
-        word = fold(_AROUND.sub("", written))
-        if len(raws) == 1 and not raws[0].whole and not prefix and is_stopword(word, self.language):
+        # Punctuation is stripped, so that the last word of “what is it?” is a stop word too, and “what's” is one;
+        # symbols, as in `a++`, make a name of several terms.
+        word = without_possessive(fold(_AROUND.sub("", written)))
+        if len(raws) == 1 and len(raws[0].terms) == 1 and not prefix and is_stopword(word, self.language):
             group.weak[_pattern(raws, "", field)] = word
             return
         # A run of characters written without spaces is a single word; in prose, which has sentences of them, any two.
