@@ -172,7 +172,8 @@ def _stem(word: str, language: str) -> str:
     stemmer = _stemmer(language)
     # Numbers and mixes of letters and digits are names.
     if stemmer is not None and (word.isalpha() or not any(map(str.isdigit, word))):
-        word = str(stemmer.stemWord(word))
+        # A stemmer may leave nothing.
+        word = str(stemmer.stemWord(word)) or word
     return word[:MAX_TERM_LENGTH]
 
 
@@ -217,6 +218,8 @@ def analyse_token(raw: str, language: str) -> RawToken:
         return RawToken(((term, 0),), 1, ((term, 0),)) if term else _NO_WORD
     name = without_possessive(plain(raw))
     places = [match.span() for match in _WORDS.finditer(name)]
+    if not places:
+        return _NO_WORD
     words = [_analyse_word(name[start:end], language) for start, end in places]
     joints = [name[end:start].strip() for (_, end), (start, _) in pairwise(places)]
     pairs = [(pair, at) for at, joint in enumerate(joints) for pair in _pairs(words[at], joint, words[at + 1])]

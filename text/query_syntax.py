@@ -36,6 +36,8 @@ _AROUND = re.compile(r"\A\W+|\W+\Z")
 _PREFIX = re.compile(r"\w\*\s*\Z")
 # A prefix of a single letter would match nearly everything, and slowly.
 _MIN_PREFIX = 2
+# The beginning of a commit or a checksum, alone or at the end of a name. All of its digits are found as they are.
+_HEXADECIMAL = re.compile(r"(.*[/@:])?(?=[a-f]*[0-9])[0-9a-f]{7,39}")
 _SHORT_FLAG = re.compile(r"-[A-Za-z0-9]{1,2}")
 _LONG_FLAG = re.compile(r"--\w")
 # A text of more words than this, or of more characters in scripts without spaces, is prose, such as a question in
@@ -178,6 +180,7 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
     """Parse a query: words, "quoted phrases", prefixes*, title:words, +required, -excluded, and `or` between
     alternatives.
 
+    Seven hexadecimal digits or more are a prefix too: the beginning of a commit finds it, unless it is in quotes.
     A single dash before one or two characters is a command-line flag (`rm -rf`), not an exclusion; `-"rf"` excludes.
     Prose has no operators but "quoted phrases" of several words, and of very many words only some are searched for.
     """
@@ -235,6 +238,8 @@ class _ParsedText:
         if not raws:
             return
         prefix = "" if self.is_prose else _prefix(written, raws[-1], self.language, self.short)
+        if not (prefix or is_quoted):
+            prefix = _hexadecimal(raws)
         field = (field or "").lower()
         if sign:
             (self.required if sign == "+" else self.excluded)[_pattern(raws, prefix, field)] = None
@@ -260,7 +265,7 @@ class _ParsedText:
             else:
                 runs.extend([together] if unspaced else [[raw] for raw in together])
         for before_last in runs[:-1]:
-            self._add(group.words, _pattern(before_last, "", field))
+            self._add(group.words, _pattern(before_last, _hexadecimal(before_last), field))
         self._add(group.words, _pattern(runs[-1], prefix, field))
 
     def _add(self, found: dict[Pattern, None], pattern: Pattern) -> None:
@@ -346,6 +351,15 @@ def _prefix(text: str, last: RawToken, language: str, short: dict[str, None]) ->
         short[text.split()[-1]] = None
         return ""
     return prefix
+
+
+def _hexadecimal(raws: list[RawToken]) -> str:
+    """The last term of some tokens if longer hexadecimal numbers that begin with it are meant too; else empty."""
+    *others, (term, _) = raws[-1].wanted
+    found = _HEXADECIMAL.fullmatch(term)
+    # In a name, digits alone are a number.
+    is_number = found is not None and (others or found[1]) and term.removeprefix(found[1] or "").isdigit()
+    return term if found and not is_number else ""
 
 
 def _split_field(bare: str) -> tuple[str, str]:
