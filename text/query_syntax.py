@@ -334,6 +334,21 @@ def plain_text_of(text: str) -> str:
     return " ".join(part for part in parts if part)
 
 
+def read_exclusions(text: str) -> tuple[tuple[str, ...], str]:
+    """The parts of a typed text that it excludes, and the text with them as words to search for."""
+    excluded: list[str] = []
+
+    def read(chunk: re.Match[str]) -> str:
+        sign, _, _, bare = chunk.groups()
+        if (sign if bare is None else _split_sign(bare, {})[0]) != "-":
+            return chunk.group()
+        excluded.append(chunk.group()[1:].strip('"'))
+        return chunk.group()[1:]
+
+    as_words = _CHUNK.sub(read, text)
+    return tuple(dict.fromkeys(excluded)), as_words
+
+
 def _pattern(raws: list[RawToken], prefix: str, field: str) -> Pattern:
     """Consecutive tokens as a pattern, the last one replaced by the prefix, if any."""
     pattern = phrase_pattern(raws)
