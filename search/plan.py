@@ -260,7 +260,9 @@ def _text_warnings(query: SearchQuery, words: TextQuery, *, is_named: bool) -> I
     if words.excluded:
         excluded, as_words = read_exclusions(query.text)
         named = listed([f"“{part}”" for part in excluded], "or")
-        yield SearchWarning(f"Memories with {named} are left out, because a “-” before a word excludes it.", "q", (as_words,))
+        yield SearchWarning(
+            f"Memories with {named} are left out, because a “-” before a word excludes it.", "q", (as_words,)
+        )
     for short in words.short_prefixes:
         yield SearchWarning(f"The * after “{short}” is ignored: a prefix needs at least two letters.", "q")
 

@@ -31,8 +31,8 @@ _UNSPACED = (
     "\u1100-\u115f\u3131-\u318e\ua960-\ua97c\uac00-\ud7a3\uffa1-\uffdc"
     "\u231a-\u23ff\u2600-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
 )
-# Marks that distinguish no words where they are left out as often as written: accents, the vowels and points of Hebrew,
-# Arabic and Syriac, and variants of characters. Others, such as the vowels of Indic scripts, are letters of their words.
+# Marks that distinguish no words, since they are left out as often as written: accents, the vowels and points of
+# Hebrew, Arabic and Syriac, and variants of characters. Others, such as the vowels of Indic scripts, are letters.
 _FOLDED_MARKS = re.compile(
     "[\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0711\u0730-\u074a\u08ca-\u08ff"
     "\u180b-\u180f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe0f\ufe20-\ufe2f\U000e0100-\U000e01ef]"
@@ -210,9 +210,9 @@ def analyse_token(raw: str, language: str) -> RawToken:
         return RawToken(((term, 0),), 1, ((term, 0),))
     if all(stems := [single_term(part, language) for part in raw.split("-")]):
         # Fast: most names are words joined by hyphens, and of ids most are not cached.
-        wanted = tuple((stem, at) for at, stem in enumerate(stems))
+        parts = tuple((stem, at) for at, stem in enumerate(stems))
         joined = _stem(_joined_by_hyphens(raw.lower().split("-")), language)
-        return RawToken((*wanted, (joined, 0)) if joined else wanted, len(stems), wanted)
+        return RawToken((*parts, (joined, 0)) if joined else parts, len(stems), parts)
     if _CHARACTER.match(raw):
         term = "".join(fold(raw).split())[:MAX_TERM_LENGTH]
         return RawToken(((term, 0),), 1, ((term, 0),)) if term else _NO_WORD
@@ -230,11 +230,10 @@ def analyse_token(raw: str, language: str) -> RawToken:
         terms[_stem(joined, language), 0] = None
     if signed and not _JOINTS.search(name, 1):
         return RawToken(tuple(terms), len(words), tuple(signed))
-    paired = dict((at, pair) for pair, at in reversed(pairs))
-    wanted = [
-        (paired.get(at, word.stem), at) for at, word in enumerate(words) if at in paired or at - 1 not in paired
-    ]
-    return RawToken(tuple(terms), len(words), tuple(wanted))
+    paired = {at: pair for pair, at in reversed(pairs)}
+    alone = {at: word.stem for at, word in enumerate(words) if at not in paired and at - 1 not in paired}
+    wanted = tuple((term, at) for at, term in sorted((paired | alone).items()))
+    return RawToken(tuple(terms), len(words), wanted)
 
 
 def _pairs(left: _Word, joint: str, right: _Word) -> Iterator[str]:

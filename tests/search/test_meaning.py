@@ -68,7 +68,7 @@ def test_least_similarity_that_nothing_reaches_can_be_left_out(embedded, everyon
     assert not [one for one in ask("q=xyzzy&mode=keyword", everyone).relaxations if one.key == "min_similarity"]
 
 
-@pytest.mark.parametrize("text", ["kettle", '"kettle"', "Tea", "green tea"])
+@pytest.mark.parametrize("text", ["kettle valve", '"kettle"', "Kettles", "green tea"])
 def test_words_that_memories_have_are_not_called_missing_where_only_meaning_is_searched(embedded, everyone, text):
     assert ask(f"q={text}&mode=keyword", everyone).total
     result = ask(f"q={text}&mode=semantic&min_similarity=1", everyone)

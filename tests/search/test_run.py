@@ -564,7 +564,9 @@ def test_whether_anything_matches_is_known_without_a_count(corpus, everyone, eng
     [
         pytest.param("kettle -valve", "“valve”", "kettle valve", id="a word"),
         pytest.param('valve -"rf"', "“rf”", 'valve "rf"', id="in quotes"),
-        pytest.param("error: -v22 -e kettle -valve", "“v22” or “valve”", "error: v22 -e kettle valve", id="several, beside flags"),
+        pytest.param(
+            "error: -v22 -e kettle -valve", "“v22” or “valve”", "error: v22 -e kettle valve", id="several, beside flags"
+        ),
         pytest.param("-title:valve kettle", "“title:valve”", "title:valve kettle", id="of a field"),
     ],
 )

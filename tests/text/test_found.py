@@ -117,32 +117,64 @@ def test_no_language_makes_an_empty_term_of_a_word(language):
         pytest.param("iPhone's, MacBook’s", ["iphone", "IPHONE'S", "macbook's", "MacBook"], id="humps"),
         pytest.param("l'équipe, qu'il, l’or", ["équipe", "l’équipe", "L'ÉQUIPE", "lequipe", "il", "or"], id="elision"),
         pytest.param("don't, it's", ["don’t", "dont", "DON'T", "it's", "IT’S"], id="contraction"),
-        pytest.param(unicodedata.normalize("NFD", "Résumé über Größe"), ["Résumé", "resume", "größe", "GRÖSSE"], id="nfd"),
+        pytest.param(
+            unicodedata.normalize("NFD", "Résumé über Größe"), ["Résumé", "resume", "größe", "GRÖSSE"], id="nfd"
+        ),
         pytest.param("مُحدَّثة، مـــهم", ["محدثة", "مهم"], id="arabic"),
         pytest.param("שָׁלוֹם", ["שלום"], id="hebrew"),
         pytest.param("ﾃﾞｰﾀﾍﾞｰｽ ガス", ["データベース", "データ", "ｶﾞｽ"], id="half width"),
-        pytest.param("Donau\u00addampf smørrebrød Łódź œuvre ışık", ["Donaudampf", "smorrebrod", "lodz", "oeuvre", "isik"], id="letters"),
+        pytest.param(
+            "Donau\u00addampf smørrebrød Łódź œuvre ışık",
+            ["Donaudampf", "smorrebrod", "lodz", "oeuvre", "isik"],
+            id="letters",
+        ),
         pytest.param("می\u200cخواهم", ["میخواهم", "می\u200cخواهم"], id="joiners"),
         pytest.param("데이터베이스를 백업했다", ["데이터베이스", "백업", "데이터베이스를"], id="hangul"),
         pytest.param("ฐานข้อมูลใหม่", ["ข้อมูล", "ฐานข้อมูล"], id="thai"),
         pytest.param("𠮷野家で", ["野家", "𠮷野"], id="rare han"),
         pytest.param("done ✅ 👍🏽 ❤️ 👩\u200d👩\u200d👧", ["✅", "👍", "❤", "👩\u200d👩\u200d👧", "👩"], id="emoji"),
-        pytest.param("agent_tools/server.py:88", ["server.py", "server.py:88", "agent_tools/server.py", "tools/server"], id="position"),
-        pytest.param("/home/me/app/index.js:12:7", ["index.js", "app/index.js", "me/app/index.js:12", "home/me"], id="column"),
+        pytest.param(
+            "agent_tools/server.py:88",
+            ["server.py", "server.py:88", "agent_tools/server.py", "tools/server"],
+            id="position",
+        ),
+        pytest.param(
+            "/home/me/app/index.js:12:7", ["index.js", "app/index.js", "me/app/index.js:12", "home/me"], id="column"
+        ),
         pytest.param(
             "https://github.com/acme/tool/blob/main/src/my-app/App.tsx#L10",
             ["acme/tool", "github.com/acme/tool", "tool/blob/main/src", "App.tsx", "src/my-app/app.tsx", "my-app"],
             id="address",
         ),
-        pytest.param("db.prod.example.internal:5432", ["example.internal", "prod.example", "internal:5432", "5432"], id="host"),
+        pytest.param(
+            "db.prod.example.internal:5432", ["example.internal", "prod.example", "internal:5432", "5432"], id="host"
+        ),
         pytest.param(f"in 50bcb4f2e1{'0a' * 15}.", ["50bcb4f", "50BCB4F2", "(50bcb4f..)"], id="commit"),
-        pytest.param(f"acme/tool@50bcb4f2e1{'0a' * 15}", ["tool@50bcb4f", "acme/tool@50bcb4f2"], id="commit of a project"),
-        pytest.param("v20.11.1 python3.11 3.13.0rc1 1.5GB", ["20.11.1", "20.11", "3.11", "python3.11", "3.13.0", "1.5", "v20.11"], id="version"),
-        pytest.param("@angular/material .env.local", ["angular/material", "@angular/material", ".env", "env.local", "@angular"], id="sigils"),
-        pytest.param("MAX_RETRY_COUNT", ["MAX_RETRY", "retry_count", "max_retry_count", "MAX_RETRY_COUNT"], id="snake case"),
-        pytest.param("HTTPServerError, XMLHttpRequest", ["ServerError", "servererror", "HTTPServer", "httprequest"], id="camel case"),
+        pytest.param(
+            f"acme/tool@50bcb4f2e1{'0a' * 15}", ["tool@50bcb4f", "acme/tool@50bcb4f2"], id="commit of a project"
+        ),
+        pytest.param(
+            "v20.11.1 python3.11 3.13.0rc1 1.5GB",
+            ["20.11.1", "20.11", "3.11", "python3.11", "3.13.0", "1.5", "v20.11"],
+            id="version",
+        ),
+        pytest.param(
+            "@angular/material .env.local",
+            ["angular/material", "@angular/material", ".env", "env.local", "@angular"],
+            id="sigils",
+        ),
+        pytest.param(
+            "MAX_RETRY_COUNT", ["MAX_RETRY", "retry_count", "max_retry_count", "MAX_RETRY_COUNT"], id="snake case"
+        ),
+        pytest.param(
+            "HTTPServerError, XMLHttpRequest",
+            ["ServerError", "servererror", "HTTPServer", "httprequest"],
+            id="camel case",
+        ),
         pytest.param("e-mail, x-ray, UTF-8", ["email", "E-Mail", "xray", "utf8"], id="hyphens"),
-        pytest.param("obj.__init__ self._buffer Foo::Bar", ["__init__", "_buffer", "obj.__init__", "foo::bar"], id="dunder"),
+        pytest.param(
+            "obj.__init__ self._buffer Foo::Bar", ["__init__", "_buffer", "obj.__init__", "foo::bar"], id="dunder"
+        ),
     ],
 )
 def test_parts_and_other_spellings_find_it(text, queries):
