@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import Stemmer
 
-# Increased whenever a text may give other terms, so that stored terms are made anew.
+# Increased whenever a text may give other terms, so that stored terms are replaced.
 VERSION = 2
 
 # Limits of a Postgres document: positions up to 16383, 255 of them for a term, 2046 bytes for a term.
@@ -87,7 +87,7 @@ _WORDS = re.compile(rf"{_ALNUM}(?:'{_ALNUM})*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _JOINTS = re.compile(r"::|[./:@\\]")
 _POSSESSIVE = re.compile(r"'[sS](?![^\W_])")
-# What English writes after an apostrophe. Other words there are words of their own: `l'équipe`, `O'Connor`.
+# English endings after an apostrophe. Other words there are words of their own: `l'équipe`, `O'Connor`.
 _CONTRACTED = frozenset(("t", "d", "m", "ll", "re", "ve"))
 _LAST_DIGITS, _FIRST_DIGITS = re.compile(r"[0-9]+$"), re.compile(r"[0-9]+")
 # More humps are those of encoded data.

@@ -1,4 +1,4 @@
-"""Memories are analysed anew: words in every script, and the parts of names."""
+"""Analyse memories again: words in every script, and the parts of names."""
 
 from django.apps.registry import Apps
 from django.db import migrations
@@ -19,7 +19,7 @@ UPDATE memories_memory memory SET terms = made.terms::tsvector
 FROM unnest(%s::bigint[], %s::text[]) AS made (id, terms) WHERE memory.id = made.id"""
 
 
-def analyse_anew(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
+def analyse_again(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     with schema_editor.connection.cursor() as cursor:
         last = 0
         while True:
@@ -39,5 +39,5 @@ class Migration(migrations.Migration):
     operations = [
         # A blocked statement gives up instead of blocking everything behind it.
         migrations.RunSQL("SET LOCAL lock_timeout = '10s'", migrations.RunSQL.noop),
-        migrations.RunPython(analyse_anew, migrations.RunPython.noop),
+        migrations.RunPython(analyse_again, migrations.RunPython.noop),
     ]

@@ -13,13 +13,13 @@ migration = import_module("memories.migrations.0009_words_in_every_script")
 
 
 @pytest.mark.parametrize("at_once", [1, 5, 1_000])
-def test_memories_are_analysed_anew(corpus, everyone, monkeypatch, at_once):
+def test_memories_are_analysed_again(corpus, everyone, monkeypatch, at_once):
     Project.objects.filter(slug="boat").update(language="german")
     before = dict(Memory.objects.values_list("pk", "terms"))
     Memory.objects.update(terms="'xyzzy':1A")
     monkeypatch.setattr(migration, "_AT_ONCE", at_once)
     with connection.schema_editor() as editor:
-        migration.analyse_anew(None, editor)
+        migration.analyse_again(None, editor)
     after = dict(Memory.objects.values_list("pk", "terms"))
     changed = {pk for pk in before if before[pk] != after[pk]}
     assert changed <= set(Memory.objects.filter(project__slug="boat").values_list("pk", flat=True))

@@ -1,4 +1,4 @@
-"""What is written is found: every word of a text, as it stands, in any normal form, case and apostrophe."""
+"""Every word of a text finds it, as it stands, in any normal form, in any case and with either apostrophe."""
 
 import unicodedata
 from itertools import chain
