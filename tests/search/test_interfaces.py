@@ -11,8 +11,6 @@ from django.test import Client
 from access.keys import make_key
 from access.models import Membership
 from access.viewer import command_viewer, viewer_of_user
-from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from memories.models import Project
 from search.facets import FACET
 from search.query import SearchQuery
@@ -108,15 +106,12 @@ def test_every_door_gives_the_same_memories_and_counts(doors, querystring, of_al
     assert bars == [(bar.first[:16], bar.all) for bar in result.histogram.bars]
 
 
-@pytest.mark.parametrize("mode", ["keyword", "hybrid", "unified"])
+@pytest.mark.parametrize("mode", ["keyword", "hybrid"])
 def test_every_interface_names_what_a_dash_excludes_and_offers_it_as_words(doors, mode):
-    browser, agent, viewer, _ = doors
+    browser, agent, *_ = doors
     said, asked = "Memories with “valve” are left out", {"q": "kettle -valve", "mode": mode}
     page = unescape(html_of(browser.get("/explore/", asked, follow=True)))
     assert said in page
     assert ">kettle valve</a>" in page
     (warning,) = [one for one in agent.get("/api/search", asked).json()["warnings"] if said in one["message"]]
     assert (warning["parameter"], warning["did_you_mean"]) == ("q", ["kettle valve"])
-    answer = call(TOOL["search"], {"query": "kettle -valve", "mode": mode}, viewer)
-    assert said in answer
-    assert "kettle valve" in answer
