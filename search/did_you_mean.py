@@ -9,7 +9,7 @@ from memories.queries import visible_to
 from search.engines.base import Engine, EngineQuery, EngineTimeoutError, Filter, LanguageText, Value
 from search.facet_counts import value_terms
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, STATES_THEN, FacetKind
-from search.plan import ResolvedQuery, explain_unknown, named_candidates
+from search.plan import ResolvedQuery, build_vector_query, explain_unknown, named_candidates
 from search.query import SearchQuery, Selection, Sort
 from search.result import FilterRelaxation, SearchWarning, page_warnings
 from text.analysis import Pattern, analyse_token, fold, phrase_pattern, tokens
@@ -79,6 +79,10 @@ def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str
         changed = replace(plan, as_of=None)
         now = changed if query.selection("state").restricts else changed.with_filter(_of_default_states(changed))
         yield "as_of", query.as_of, "the date of validity", query.with_(as_of=""), now
+    if query.min_similarity is not None and plan.meaning is not None:
+        without = query.with_(min_similarity=None)
+        changed = replace(plan, meaning=build_vector_query(without, resolved.plain_text)[0])
+        yield "min_similarity", f"{query.min_similarity:g}", "the least similarity", without, changed
     if query.area:
         yield "area", query.area, "the area of the map", query.with_(area=""), replace(plan, area=None)
     for key, chosen in query.selections().items():
@@ -258,7 +262,7 @@ def has_no_words(engine: Engine, resolved: ResolvedQuery, total: int) -> bool:
     plan = resolved.plan
     if not plan.texts or plan.texts[0].words.is_empty:
         return False
-    if total and (plan.meaning is not None or plan.named):
+    if plan.meaning is not None or plan.named:
         return not engine.any_match([plan.by_words])[0]
     return total == 0
 

@@ -46,7 +46,8 @@ from search.meaning import not_ready_warning, share_warnings
 from search.query import FacetScope, Mode, SearchQuery, recalled_from
 from search.result import SearchWarning
 from text.dates import start_of
-from text.query_syntax import TextQuery, parse_text, plain_text_of
+from text.formatting import listed
+from text.query_syntax import TextQuery, parse_text, plain_text_of, read_exclusions
 
 # Modes that find memories by the names of what they carry.
 _BY_NAME = {Mode.HYBRID, Mode.KEYWORD, Mode.FACETED, Mode.UNIFIED}
@@ -112,7 +113,7 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
     project_ids = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
     plain_text = plain_text_of(query.text)
     texts = _texts(query, projects)
-    meaning, without_meaning = _vector_query(query, plain_text)
+    meaning, without_meaning = build_vector_query(query, plain_text)
     names = names_at(revision)
     selections = {spec.key: query.selection(spec.key) for spec in FACETS}
     chosen = {
@@ -261,11 +262,17 @@ def _text_warnings(query: SearchQuery, words: TextQuery, *, is_named: bool) -> I
     for flag in words.flags:
         message = f'“{flag}” was read as a command-line flag. To exclude a word, write -"{flag[1:]}".'
         yield SearchWarning(message, "q")
+    if words.excluded:
+        excluded, as_words = read_exclusions(query.text)
+        named = listed([f"“{part}”" for part in excluded], "or")
+        yield SearchWarning(
+            f"Memories with {named} are left out, because a “-” before a word excludes it.", "q", (as_words,)
+        )
     for short in words.short_prefixes:
         yield SearchWarning(f"The * after “{short}” is ignored: a prefix needs at least two letters.", "q")
 
 
-def _vector_query(query: SearchQuery, plain_text: str) -> tuple[VectorQuery | None, str]:
+def build_vector_query(query: SearchQuery, plain_text: str) -> tuple[VectorQuery | None, str]:
     """The vector of the text and "", or None and the reason why a query by meaning has none."""
     if not query.mode.looks_by_meaning or not plain_text:
         return None, ""
