@@ -58,7 +58,7 @@ class Term:
 # Postgres folds both sides: Python's lower case differs for some letters. Each statement gives the name, the rank of
 # the kind of match, and the id. Names, through the index on lower(name), take precedence over ids, and both over
 # aliases, through the index on them.
-_NAME, _ID, _LOCAL, _ALIAS = range(1, 5)
+_TYPE_AND_NAME, _NAME, _ID, _LOCAL, _ALIAS = range(5)
 _BY_NAME = f"""
 SELECT w.name, {_NAME}, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {{table}} v ON lower(v.name) = lower(w.name)
 UNION ALL
@@ -103,9 +103,17 @@ _NAMED = " UNION ".join(
 _PUBLIC_TAGS = f"""
 SELECT alias, tag FROM categories_tagalias
 WHERE alias = ANY(%(tags)s) AND {ROW_HOLDS.format(ids="project_ids")}"""
-_TYPED = """
-SELECT w.wanted, v.id FROM unnest(%(wanted)s::text[], %(types)s::text[], %(names)s::text[]) AS w(wanted, type, name)
-JOIN categories_entity v ON lower(v.name) = lower(w.name) AND lower(v.entity_type) = lower(w.type)"""
+_WANTED = "unnest(%(wanted)s::text[], %(types)s::text[], %(names)s::text[]) AS w(wanted, type, name)"
+_TYPED = f"""
+SELECT w.wanted, {_TYPE_AND_NAME}, v.id FROM {_WANTED}
+JOIN categories_entity v ON lower(v.name) = lower(w.name) AND lower(v.entity_type) = lower(w.type)
+UNION ALL
+SELECT w.wanted, {_ALIAS}, v.id FROM {_WANTED}
+JOIN categories_entity v ON {_HAS_ALIAS.format(name="w.name")} AND lower(v.entity_type) = lower(w.type)
+UNION ALL
+SELECT w.wanted, {_LOCAL}, v.id FROM {_WANTED}
+JOIN categories_localtext t ON t.kind = 'entity' AND {_IS_LOCAL.format(name="w.name")}
+JOIN categories_entity v ON v.id = t.term_id AND lower(v.entity_type) = lower(w.type)"""
 
 
 def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -114,14 +122,16 @@ def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-def _resolve(kind: str, table: str, names: Collection[str], projects: Projects) -> dict[str, list[int]]:
-    """Ids by name; unknown names are left out."""
+def _resolve(
+    kind: str, table: str, names: Collection[str], projects: Projects, typed: Iterable[tuple[str, int, int]] = ()
+) -> dict[str, list[int]]:
+    """Ids by name; unknown names are left out. `typed` are rows of names with a type."""
     if not names:
         return {}
     # An id is a bigint; a longer number is no id.
     ids = [int(name) for name in names if name.isascii() and name.isdecimal() and len(name) <= 18]
-    rows = _rows(_BY_NAME.format(table=table), {"names": list(names), "ids": ids})
-    found = {name for name, _, _ in rows}
+    rows = [*typed, *_rows(_BY_NAME.format(table=table), {"names": list(names), "ids": ids})]
+    found = {name for name, rank, _ in rows if rank <= _ID}
     # A viewer of some projects may not see the term of that name, but another with that alias.
     if left := [name for name in names if projects is not None or name not in found]:
         parameters = {"names": left, "kind": kind, "projects": as_array(projects)}
@@ -189,22 +199,15 @@ def resolve_concepts(names: Collection[str], projects: Projects) -> dict[str, tu
 
 
 def resolve_entities(names: Collection[str], projects: Projects) -> dict[str, tuple[Term, ...]]:
-    """Entities by `type:name` or name, else by id or alias; unknown names are left out."""
+    """Entities by `type:name` or name, else by id or alias, which may have a type too; unknown names are left out."""
     # Either side of the colon may contain another colon.
     splits = [(name, name[:at], name[at + 1 :]) for name in names for at, c in enumerate(name) if c == ":"]
-    found: dict[str, list[int]] = {}
+    typed: list[tuple[str, int, int]] = []
     if splits:
-        wanted, types, rest = zip(*splits, strict=True)
-        for name, pk in sorted(_rows(_TYPED, {"wanted": list(wanted), "types": list(types), "names": list(rest)})):
-            found.setdefault(name, []).append(pk)
-    hidden: set[str] = set()
-    if projects is not None and found:
-        visible = known_terms("entity", {pk for ids in found.values() for pk in ids}, projects)
-        hidden = {name for name, ids in found.items() if visible.isdisjoint(ids)}
-    others = _resolve(
-        "entity", Entity._meta.db_table, [name for name in names if name not in found or name in hidden], projects
-    )
-    found |= others
+        wanted, types, rest = (list(column) for column in zip(*splits, strict=True))
+        parameters = {"wanted": wanted, "types": types, "names": rest, "projects": as_array(projects)}
+        typed = _rows(_TYPED, parameters)
+    found = _resolve("entity", Entity._meta.db_table, names, projects, typed)
     terms = entity_terms([pk for ids in found.values() for pk in ids])
     return {name: tuple(sorted((terms[pk] for pk in ids if pk in terms), key=_value)) for name, ids in found.items()}
 
