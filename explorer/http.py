@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
+from urllib.parse import parse_qsl, urlsplit
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
@@ -84,6 +85,14 @@ def request_pairs(request: HttpRequest) -> list[Pair]:
     return pairs_of(request.GET)
 
 
+def pairs_by_age(request: HttpRequest) -> list[Pair]:
+    """The pairs of a request, those of the address that htmx sent it from first: a facet that takes no more choices
+    keeps them, and leaves out what was chosen last.
+    """
+    shown = set(parse_qsl(urlsplit(request.headers.get("HX-Current-URL", "")).query))
+    return sorted(pairs_of(request.GET), key=lambda pair: pair not in shown)
+
+
 def read_query(pairs: list[Pair]) -> tuple[PageQuery, tuple[Problem, ...]]:
     """The query of a page, and the parameters that are invalid."""
     query, problems = PageQuery.read(pairs)
@@ -93,9 +102,6 @@ def read_query(pairs: list[Pair]) -> tuple[PageQuery, tuple[Problem, ...]]:
         meaningless.add("min_similarity")
     if any(ALIASES.get(key, key) in meaningless for key, _ in pairs):
         query, problems = PageQuery.read((k, v) for k, v in pairs if ALIASES.get(k, k) not in meaningless)
-    if query.date_from or query.date_to:
-        # The form still sends `since` after dates are entered; explicit dates win.
-        query = query.model_copy(update={"since": ""})
     # Pages always count facets, so the switch must not appear in their links.
     return query.model_copy(update={"include_facets": False}), problems
 

@@ -44,9 +44,11 @@ from search.engines.recall_counts import recalls_now
 from search.facets import FACET, FACETS, STATES, FacetKind, FacetSpec
 from search.meaning import not_ready_warning, share_warnings
 from search.query import FacetScope, Mode, SearchQuery, recalled_from
-from search.result import SearchWarning
+from search.result import REFUSED, SearchWarning
 from text.dates import start_of
+from text.formatting import legible, listed
 from text.query_syntax import TextQuery, parse_text, plain_text_of
+from web.errors import Refusal
 
 # Modes that find memories by the names of what they carry.
 _BY_NAME = {Mode.HYBRID, Mode.KEYWORD, Mode.FACETED, Mode.UNIFIED}
@@ -104,8 +106,26 @@ class _ChosenNames:
     nodes: tuple[CategoryNode, ...] = ()
 
 
-def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime) -> ResolvedQuery:
-    """Resolve a query: one statement for projects and data revision, and a few for each vocabulary with choices."""
+class UnknownExclusionError(Refusal):
+    """Something is excluded that has no such name: leaving the exclusion out would find more than was asked for."""
+
+    code = "unknown_name"
+    title = "Nothing was searched for"
+    suggestion = "Correct the name, or leave the exclusion out."
+
+    def __init__(self, warnings: Sequence[SearchWarning]) -> None:
+        self.did_you_mean = tuple(name for warning in warnings for name in warning.did_you_mean)
+        super().__init__(" ".join(f"-{warning.parameter}: {warning.message}" for warning in warnings))
+
+
+def resolve_query(
+    engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime, *, lenient: bool = False
+) -> ResolvedQuery:
+    """Resolve a query: one statement for projects and data revision, and a few for each vocabulary with choices.
+
+    Nothing matches a query of which something could not be read. Raises UnknownExclusionError for the exclusion of an
+    unknown name; if `lenient`, nothing matches then, which a warning explains.
+    """
     zone = query.zone(viewer.timezone)
     revision, rows = data_revision_with(_PROJECTS)
     projects = {row[0]: ProjectRow(*row) for row in rows if viewer.may_see(row[0])}
@@ -120,9 +140,16 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         for key, selection in selections.items()
         if selection.restricts
     }
+    unknown = [
+        (key, name) for key, found in chosen.items() for name in selections[key].include if not found.values.get(name)
+    ]
+    not_excluded = [
+        (key, name) for key, found in chosen.items() for name in selections[key].exclude if not found.values.get(name)
+    ]
     start, end = query.period(zone, now)
     plan = EngineQuery(
         project_ids=project_ids,
+        is_refused=bool(query.refused or not_excluded),
         texts=texts,
         named=_named(engine, query, texts, names, project_ids),
         meaning=meaning,
@@ -138,7 +165,7 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         subcategories=query.subcategories,
         counts_results=query.facet_scope == FacetScope.RESULTS,
     )
-    return ResolvedQuery(
+    resolved = ResolvedQuery(
         plan=plan,
         now=now,
         zone=zone,
@@ -146,17 +173,13 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         revision=revision,
         names=names,
         warnings=(
+            *_refused_warnings(query, not_excluded),
             *_date_warnings(query, start, end),
             *_area_warnings(plan),
             *(_text_warnings(query, texts[0].words, is_named=bool(plan.named)) if texts else ()),
             *_meaning_warnings(plan, revision, without_meaning),
         ),
-        unknown=tuple(
-            (key, name)
-            for key, found in chosen.items()
-            for name in (*selections[key].include, *selections[key].exclude)
-            if not found.values.get(name)
-        ),
+        unknown=(*unknown, *not_excluded),
         labels={(key, name): label for key, found in chosen.items() for name, label in found.labels.items()},
         chosen_categories=tuple(node for found in chosen.values() for node in found.nodes),
         selected=frozenset((key, name) for key, selection in selections.items() for name in selection.include),
@@ -169,6 +192,16 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         plain_text=plain_text,
         without_meaning=without_meaning,
     )
+    if not_excluded and not lenient:
+        raise UnknownExclusionError(explain_unknown(resolved, engine, not_excluded))
+    return resolved
+
+
+def _refused_warnings(query: SearchQuery, not_excluded: Sequence[tuple[str, str]]) -> Iterable[SearchWarning]:
+    """What cannot be read or resolved, so that nothing matches."""
+    if refused := [*query.refused, *((f"-{key}", name) for key, name in not_excluded)]:
+        asked = listed([legible(f"{key}={value}") for key, value in refused[:_MAX_PARTS]])
+        yield SearchWarning(f"Nothing matches, because this is not understood: {asked}.", REFUSED)
 
 
 def _area(query: SearchQuery) -> Area | None:
@@ -189,10 +222,8 @@ def _area_warnings(plan: EngineQuery) -> Iterable[SearchWarning]:
 
 def _date_warnings(query: SearchQuery, start: datetime | None, end: datetime | None) -> Iterable[SearchWarning]:
     if start and end and start >= end:
-        dates = f"from {query.date_from} to {query.date_to}"
+        dates = listed([f"{key} {value}" for key, value in query.parameters() if key in {"from", "to", "since"}])
         yield SearchWarning(f"The date range ends before it starts: {dates}. Nothing can match.", "to")
-    if query.since and (query.date_from or query.date_to):
-        yield SearchWarning("since is ignored, because from and to are given.", "since")
 
 
 def _texts(query: SearchQuery, projects: Mapping[int, ProjectRow]) -> tuple[LanguageText, ...]:
@@ -297,7 +328,6 @@ def _filters(query: SearchQuery, chosen: Mapping[str, _ChosenNames]) -> Iterable
         yield Filter(
             key=spec.key,
             include=tuple(values.get(name, ()) for name in selection.include),
-            # Excluding a name that does not exist excludes nothing.
             exclude=tuple(values[name] for name in selection.exclude if values.get(name)),
             no_value=selection.no_value,
             any_value=selection.any_value,

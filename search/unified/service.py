@@ -106,6 +106,7 @@ def unified(
     include_facets: bool | None = None,
     facet_limit: int | None = None,
     with_corpus: bool = False,
+    lenient: bool = False,
 ) -> UnifiedResult:
     """Search memories and the vocabulary. See docs/unified.md."""
     # Without hits: the legs find and rank them.
@@ -117,17 +118,18 @@ def unified(
         facet_limit=facet_limit,
         detail=HitDetail.NONE,
         with_corpus=with_corpus,
+        lenient=lenient,
     )
-    return with_engine(lambda engine: _unified(engine, query, viewer, count_memories), viewer)
+    return with_engine(lambda engine: _unified(engine, query, viewer, count_memories, lenient=lenient), viewer)
 
 
 def _unified(
-    engine: Engine, query: SearchQuery, viewer: Viewer, count_memories: Callable[[], SearchResult]
+    engine: Engine, query: SearchQuery, viewer: Viewer, count_memories: Callable[[], SearchResult], *, lenient: bool
 ) -> UnifiedResult:
     watch = Stopwatch(engine.waited_ms)
     now = datetime.now(UTC)
     with watch.stage("plan"), snapshot():
-        resolved = resolve_query(engine, query, viewer, now)
+        resolved = resolve_query(engine, query, viewer, now, lenient=lenient)
     legs = RunningLegs(resolved, viewer)
     # The legs run in threads meanwhile.
     memories = count_memories()
