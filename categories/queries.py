@@ -17,7 +17,7 @@ from django.db.models import F
 
 from categories.local_texts import HOLDS, Projects, as_array, known_terms, local_tags, texts_of
 from categories.models import Category, Concept, Entity, TagAlias
-from categories.paths import slug_path
+from categories.paths import slug_path, spellings
 from categories.text_projects import READABLE_ALIASES, ROW_HOLDS, row_holds
 
 _SIMILAR = 0.3
@@ -59,8 +59,9 @@ class Term:
 # the kind of match, and the id. Names, through the index on lower(name), take precedence over ids, and both over
 # aliases, through the index on them.
 _TYPE_AND_NAME, _NAME, _ID, _LOCAL, _ALIAS = range(5)
+_FORMS = "unnest(%(names)s::text[], %(forms)s::text[]) AS w(name, form)"
 _BY_NAME = f"""
-SELECT w.name, {_NAME}, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {{table}} v ON lower(v.name) = lower(w.name)
+SELECT w.name, {_NAME}, v.id FROM {_FORMS} JOIN {{table}} v ON lower(v.name) = lower(w.form)
 UNION ALL
 SELECT v.id::text, {_ID}, v.id FROM {{table}} v WHERE v.id = ANY(%(ids)s::bigint[])"""
 # The second part uses the index; the third one is of viewers who may not read every alias.
@@ -71,11 +72,11 @@ _HAS_ALIAS = (
 )
 _IS_LOCAL = "lower(t.text) = lower({name}) AND t.role = 'alias' AND " + HOLDS.format(alias="t")
 _BY_ALIAS = f"""
-SELECT w.name, {_ALIAS}, v.id FROM unnest(%(names)s::text[]) AS w(name)
-JOIN {{table}} v ON {_HAS_ALIAS.format(name="w.name")}
+SELECT w.name, {_ALIAS}, v.id FROM {_FORMS}
+JOIN {{table}} v ON {_HAS_ALIAS.format(name="w.form")}
 UNION ALL
-SELECT w.name, {_LOCAL}, t.term_id FROM unnest(%(names)s::text[]) AS w(name)
-JOIN categories_localtext t ON t.kind = %(kind)s AND {_IS_LOCAL.format(name="w.name")}"""
+SELECT w.name, {_LOCAL}, t.term_id FROM {_FORMS}
+JOIN categories_localtext t ON t.kind = %(kind)s AND {_IS_LOCAL.format(name="w.form")}"""
 _BY_PATH = f"""
 SELECT path, 1, id FROM categories_category WHERE path = ANY(%(paths)s)
 UNION ALL SELECT path, 2, category_id FROM categories_formerpath f
@@ -122,6 +123,12 @@ def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
+def _forms(names: Iterable[str]) -> dict[str, list[str]]:
+    """The forms under which each name may be stored, as parallel arrays."""
+    pairs = [(name, form) for name in names for form in spellings(name)]
+    return {"names": [name for name, _ in pairs], "forms": [form for _, form in pairs]}
+
+
 def _resolve(
     kind: str, table: str, names: Collection[str], projects: Projects, typed: Iterable[tuple[str, int, int]] = ()
 ) -> dict[str, list[int]]:
@@ -130,11 +137,11 @@ def _resolve(
         return {}
     # An id is a bigint; a longer number is no id.
     ids = [int(name) for name in names if name.isascii() and name.isdecimal() and len(name) <= 18]
-    rows = [*typed, *_rows(_BY_NAME.format(table=table), {"names": list(names), "ids": ids})]
+    rows = [*typed, *_rows(_BY_NAME.format(table=table), {**_forms(names), "ids": ids})]
     found = {name for name, rank, _ in rows if rank <= _ID}
     # A viewer of some projects may not see the term of that name, but another with that alias.
     if left := [name for name in names if projects is not None or name not in found]:
-        parameters = {"names": left, "kind": kind, "projects": as_array(projects)}
+        parameters = {**_forms(left), "kind": kind, "projects": as_array(projects)}
         rows += _rows(_BY_ALIAS.format(table=table), parameters)
     return _best(kind, names, rows, projects)
 
@@ -201,7 +208,13 @@ def resolve_concepts(names: Collection[str], projects: Projects) -> dict[str, tu
 def resolve_entities(names: Collection[str], projects: Projects) -> dict[str, tuple[Term, ...]]:
     """Entities by `type:name` or name, else by id or alias, which may have a type too; unknown names are left out."""
     # Either side of the colon may contain another colon.
-    splits = [(name, name[:at], name[at + 1 :]) for name in names for at, c in enumerate(name) if c == ":"]
+    splits = [
+        (name, name[:at], form)
+        for name in names
+        for at, c in enumerate(name)
+        if c == ":"
+        for form in spellings(name[at + 1 :])
+    ]
     typed: list[tuple[str, int, int]] = []
     if splits:
         wanted, types, rest = (list(column) for column in zip(*splits, strict=True))

@@ -12,7 +12,7 @@ from access.viewer import Viewer
 from categories.local_texts import as_projects
 from categories.models import Category, Concept, Entity
 from categories.names import Names, names_at
-from categories.paths import clean_name
+from categories.paths import clean_name, stored_forms
 from categories.queries import (
     CategoryNode,
     Term,
@@ -27,7 +27,7 @@ from categories.queries import (
 )
 from categories.revision import DataRevision, data_revision_with
 from memories.embedding.query import EmbedderNotReadyError, query_vector
-from memories.records import normalise_tag, slug_name
+from memories.records import normalise_tag, slug_name, tag_spellings
 from search.area import Area, parse_area
 from search.engines.base import (
     Engine,
@@ -250,7 +250,7 @@ def named_candidates(names: Names, text: str, project_ids: tuple[int, ...] | Non
     if not name or len(name) > _MAX_NAME_LENGTH:
         return {}
     found = names.named(name, tag, as_projects(project_ids))
-    found = {**found, "tag": (tag, *(other for other in found.get("tag", ()) if other != tag))}
+    found = {**found, "tag": tuple(dict.fromkeys((*tag_spellings(text), *found.get("tag", ()))))}
     return {spec.key: found[spec.key] for spec in FACETS if spec.key in found}
 
 
@@ -365,22 +365,32 @@ def _resolve_names(
     if spec.key == "state":
         return _ChosenNames({name: (name.lower(),) for name in names if name.lower() in STATES})
     if spec.key == "tag":
-        return _ChosenNames(resolve_tags(names, project_ids))
-    return _ChosenNames({name: (stored_as(spec.key, name),) for name in names})
+        return _ChosenNames(resolve_tags(engine, names, project_ids))
+    forms = {
+        name: tuple(map(slug_name, stored_forms(name))) if spec.key == "type" else stored_forms(name) for name in names
+    }
+    return _ChosenNames(_stored(engine, project_ids, spec.key, forms))
 
 
-def resolve_tags(names: Collection[str], project_ids: tuple[int, ...] | None) -> dict[str, tuple[Value, ...]]:
-    """The stored tag of each name; a merged or renamed tag resolves to its present name."""
-    tags = {name: normalise_tag(name) for name in names}
-    now = tags_now(tags.values(), as_projects(project_ids))
-    return {name: (now.get(tag, tag),) for name, tag in tags.items()}
+def resolve_tags(
+    engine: Engine, names: Collection[str], project_ids: tuple[int, ...] | None
+) -> dict[str, tuple[Value, ...]]:
+    """The stored tags of each name; a merged or renamed tag resolves to its present name."""
+    tags = {name: tag_spellings(name) for name in names}
+    now = tags_now({tag for forms in tags.values() for tag in forms}, as_projects(project_ids))
+    return _stored(engine, project_ids, "tag", {name: [now.get(tag, tag) for tag in own] for name, own in tags.items()})
 
 
-def stored_as(key: str, name: str) -> str:
-    """A plain value as the services store it."""
-    if key == "tag":
-        return normalise_tag(name)
-    return slug_name(name) if key == "type" else name
+def _stored(
+    engine: Engine, project_ids: tuple[int, ...] | None, key: str, forms: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[Value, ...]]:
+    """The forms of each name that a visible memory has; the first one if there are none."""
+    several = {form for own in forms.values() if len(own) > 1 for form in own}
+    present = engine.values_present(EngineQuery(project_ids=project_ids), key, sorted(several)) if several else set()
+    return {
+        name: tuple(dict.fromkeys(form for form in own if form in present)) or tuple(own[:1])
+        for name, own in forms.items()
+    }
 
 
 _Named = TypeVar("_Named", CategoryNode, Term)
