@@ -101,7 +101,7 @@ class Params(BaseModel):
                     if (raw := data.pop(key, None)) is None:
                         continue
                     values = [raw] if isinstance(raw, str) else raw
-                    if detail["type"] == "too_long":
+                    if detail["type"] == "too_long" and not isinstance(raw, str) and len(detail["loc"]) == 1:
                         most = detail["ctx"]["max_length"]
                         distinct = list(dict.fromkeys(value for value in map(str.strip, values) if value))
                         shortened[key], values = distinct[:most], distinct[most:]
