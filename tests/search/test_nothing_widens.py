@@ -21,7 +21,7 @@ from search.matching import found_ids
 from search.matrix import MatrixRequest, matrix
 from search.models import SavedView
 from search.plan import UnknownExclusionError
-from search.query import VIEW, SearchQuery
+from search.query import VIEW, Mode, SearchQuery
 from search.result import FacetListing
 from search.run import date_histograms, facet_page, run, totals
 from search.saved_views import count_views, openable_views, query_of
@@ -96,10 +96,10 @@ def test_no_reader_of_queries_widens_one_that_is_refused(corpus, engine, everyon
     asked = read_comparison([("by", "project")])
     assert [one.count for one in facet_page(query, "type", FacetListing(), everyone).facet.values] == [0]
     assert sum(bar.all for bar in date_histograms([query], everyone)[0].bars) == 0
-    assert not matrix(query, MatrixRequest(), everyone).total
+    assert not matrix(query, MatrixRequest(rows="type", columns="tag"), everyone).total
     assert timeline(TimelineRequest(), query.with_(text="tea"), everyone).anchor is None
-    assert sum(day.count for day in calendar_days(query, 2024, everyone).days) == 0
-    assert unified(query.with_(text="tea", mode="unified"), everyone).found == 0
+    assert sum(calendar_days(query, 2024, everyone).days.values()) == 0
+    assert unified(query.with_(text="tea", mode=Mode.UNIFIED), everyone).found == 0
     assert matching_ids(query, everyone) == []
     assert compare(type(asked)(CompareRequest(by="project"), query), everyone).choices == ()
 
