@@ -84,7 +84,7 @@ def fold_name(name: str) -> str:
 
 def stored_forms(name: str) -> tuple[str, ...]:
     """A name in its stored form, and as it may be stored since earlier: without joiners, or with what is invisible."""
-    clean, as_written = clean_name(name), unicodedata.normalize("NFC", name).strip()
+    clean, as_written = clean_name(name), unicodedata.normalize("NFC", name)
     without = "".join(character for character in clean if character not in _JOINERS)
     return tuple(dict.fromkeys(one for one in (clean, without, as_written) if one))
 
