@@ -44,7 +44,7 @@ def count_alternatives(
     asks_state = query.selection("state").restricts or bool(query.as_of)
     hidden_states = replace(plan.filter("state") or Filter("state"), include=tuple((one,) for one in _HIDDEN))
     plans = [] if asks_state or states is not None else [plan.with_filter(hidden_states)]
-    removals = list(_removals(query, resolved)) if total == 0 else []
+    removals = list(_removals(query, resolved)) if total == 0 and not plan.is_refused else []
     totals = [found.total for found in engine.match([*plans, *(changed for *_, changed in removals)])]
     hidden = totals.pop(0) if plans else 0
     if states is not None and not asks_state:

@@ -5,7 +5,7 @@ is loaded (`rows`). Facets and totals are those of the match set of memories.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,10 +15,13 @@ from django.db import connection
 
 from access.viewer import Viewer
 from categories.local_texts import as_array, as_projects
+from categories.paths import fold_name
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery
+from search.facet_counts import value_terms
+from search.facets import FACET
 from search.meaning import not_ready_warning
-from search.plan import resolve_query
+from search.plan import ResolvedQuery, resolve_query
 from search.query import SearchQuery
 from search.ranking import Boosts, Ranked, RankWeights, below_successors
 from search.relevance import boosts_of, successors_of
@@ -106,6 +109,7 @@ def unified(
     include_facets: bool | None = None,
     facet_limit: int | None = None,
     with_corpus: bool = False,
+    lenient: bool = False,
 ) -> UnifiedResult:
     """Search memories and the vocabulary. See docs/unified.md."""
     # Without hits: the legs find and rank them.
@@ -117,17 +121,18 @@ def unified(
         facet_limit=facet_limit,
         detail=HitDetail.NONE,
         with_corpus=with_corpus,
+        lenient=lenient,
     )
-    return with_engine(lambda engine: _unified(engine, query, viewer, count_memories), viewer)
+    return with_engine(lambda engine: _unified(engine, query, viewer, count_memories, lenient=lenient), viewer)
 
 
 def _unified(
-    engine: Engine, query: SearchQuery, viewer: Viewer, count_memories: Callable[[], SearchResult]
+    engine: Engine, query: SearchQuery, viewer: Viewer, count_memories: Callable[[], SearchResult], *, lenient: bool
 ) -> UnifiedResult:
     watch = Stopwatch(engine.waited_ms)
     now = datetime.now(UTC)
     with watch.stage("plan"), snapshot():
-        resolved = resolve_query(engine, query, viewer, now)
+        resolved = resolve_query(engine, query, viewer, now, lenient=lenient)
     legs = RunningLegs(resolved, viewer)
     # The legs run in threads meanwhile.
     memories = count_memories()
@@ -139,7 +144,7 @@ def _unified(
         candidates = rerank(candidates, _boosts(candidates, origins, now), RankWeights(**settings.SEARCH_WEIGHTS))
         candidates = _below_successors(candidates, resolved.plan)
         terms = _terms(candidates[:WINDOW], resolved.plan)
-        named = {(kind, pk) for kind in TERM_KINDS for pk in named_ids(resolved.plan, kind)}
+        named = _named_ranks(resolved, _hits_by_key(answers))
         groups = fold(candidates, terms, origins, settings.UNIFIED_DEDUP_SIMILARITY, named)
         begin = query.begin
         page = groups[begin : begin + query.page_size]
@@ -171,6 +176,18 @@ def _unified(
             **{stage: ms + memories.timings.get(stage, 0) for stage, ms in watch.timings.items()},
         },
     )
+
+
+def _named_ranks(resolved: ResolvedQuery, hits: Mapping[Key, LegHit]) -> dict[Key, tuple[bool, int]]:
+    """The terms that the text names with their ranks: those of this name before those with this alias, the terms of
+    more memories first.
+    """
+    ranks: dict[Key, tuple[bool, int]] = {}
+    for kind in TERM_KINDS:
+        for pk, term in value_terms(FACET[kind.value], named_ids(resolved.plan, kind), resolved).items():
+            is_alias = fold_name(term.label.rpartition(" / ")[2]) != fold_name(resolved.plain_text)
+            ranks[kind, int(pk)] = (is_alias, -hits[kind, int(pk)].memories if (kind, int(pk)) in hits else 0)
+    return ranks
 
 
 def _hits_by_key(answers: Iterable[LegAnswer]) -> dict[Key, LegHit]:
