@@ -84,7 +84,10 @@ class UnifiedResult:
     def answer(self) -> SearchResult:
         """The result of a plain search, with the memories among the results as hits."""
         hits = tuple(hit.memory for hit in self.hits if hit.memory)
-        return replace(self.memories, query=self.query, hits=hits, warnings=self.warnings, timings=self.timings)
+        # Nothing has to be relaxed where terms or facts are found.
+        relaxations = () if self.found else self.memories.relaxations
+        plain = replace(self.memories, query=self.query, hits=hits, relaxations=relaxations)
+        return replace(plain, warnings=self.warnings, timings=self.timings)
 
     @property
     def pages(self) -> int:

@@ -26,7 +26,7 @@ def test_categories_are_listed_in_the_spelling_of_the_specification(ids):
     assert reply["aggregate_stats"]["total_documents"] == 11
     rows = [(row["path"], row["document_count"], row["depth"]) for row in reply["categories"]]
     assert rows == [("yard", 6, 0), ("guests", 3, 0)]
-    assert reply["categories"][0]["children"] == "yard/dock, yard/wood"
+    assert reply["categories"][0]["children"] == ["yard/dock", "yard/wood"]
 
 
 def test_category_is_searched_by_any_name_with_its_children(ids):

@@ -43,7 +43,7 @@ def test_three_kinds_come_in_one_order_with_what_leads_on(mill):
     found = unified(SearchQuery.from_mapping({"q": "wheel", "mode": "unified", "page_size": 20}), command_viewer())
     assert [(row["kind"], row["title"]) for row in reply["results"]] == [(h.kind, h.title_text) for h in found.hits]
     assert {row["kind"] for row in reply["results"]} == {"memory", "entity", "relationship"}
-    assert reply["found"] == found.found
+    assert reply["total"] == found.found
     wheel = next(row for row in reply["results"] if row["kind"] == "entity" and row["title"] == "wheel")
     assert wheel["id"].startswith("entity:")
     assert wheel["see"] == "search(entity=part:wheel): 5 memories"
