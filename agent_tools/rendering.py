@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from search.unified.legs import ResultKind
 from search.unified.rows import Linked, UnifiedHit
 from search.unified.service import UnifiedResult
+from text.formatting import memories
 from text.tokens import estimated_tokens
 
 CellValue = str | int | float | bool | list[str] | None
@@ -164,14 +165,10 @@ def unified_head(found: UnifiedResult) -> dict[str, Any]:
     return head
 
 
-def unified_rows(hits: Sequence[UnifiedHit]) -> list[dict[str, CellValue]]:
-    """A row for each result, all with the same columns. `see` names the next call for what is no memory, and its id
+def unified_row(hit: UnifiedHit) -> dict[str, CellValue]:
+    """A row of a result, with the same columns for each. `see` names the next call for what is no memory, and its id
     starts with its kind, so that it is not taken for the id of a memory.
     """
-    return [_row(hit) for hit in hits]
-
-
-def _row(hit: UnifiedHit) -> dict[str, CellValue]:
     memory, term, relationship = hit.memory, hit.term, hit.relationship
     row: dict[str, CellValue] = {"kind": hit.kind.value, "id": f"{hit.kind.value}:{hit.id}", "title": hit.title_text}
     row |= {"score": round(hit.score, 3), "text": "", "date": "", "type": "", "project": "", "see": ""}
@@ -180,12 +177,13 @@ def _row(hit: UnifiedHit) -> dict[str, CellValue]:
         row["project"] = memory.project
     elif term:
         row |= {"text": term.description, "type": term.type}
-        row["see"] = f"search({hit.kind.value}={term.value}): {term.memories} memories"
+        tool = "category_search" if hit.kind is ResultKind.CATEGORY else "about"
+        row["see"] = f"{tool}({hit.kind.value}={json.dumps(term.value, ensure_ascii=False)}): {memories(term.memories)}"
     elif relationship:
         row |= {"text": relationship.fact, "type": relationship.type}
         more = len(relationship.evidence) - _EVIDENCE
-        ids = ", ".join(f"#{pk}" for pk in relationship.evidence[:_EVIDENCE])
-        row["see"] = f"{ids} and {more} more" if more > 0 else ids
+        call = f"get_observations(ids={list(relationship.evidence[:_EVIDENCE])})" if relationship.evidence else ""
+        row["see"] = f"{call} and {more} more" if more > 0 else call
     row["related"] = [_linked(item) for item in hit.related]
     row["same"] = [_linked(item) for item in hit.folded]
     return row

@@ -1,6 +1,7 @@
 """The tools of agents: each builds a query, runs it, and renders flat rows. Independent of transports."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
@@ -16,10 +17,11 @@ from agent_tools.rendering import (
     encode,
     render_rows,
     unified_head,
-    unified_rows,
+    unified_row,
 )
 from agent_tools.workflow import WORKFLOW as WORKFLOW
 from explorer.batch_api import Batch, batch_of
+from explorer.graph.node_page import relationship_detail
 from explorer.graph.path_page import PathEndError
 from explorer.graph.queries import NameUnknownError
 from explorer.timeline_api import cut_title, index_row
@@ -44,7 +46,7 @@ from search.query import ALIASES, FacetScope, SearchQuery
 from search.result import Hit, HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.timeline import TimelineRequest, timeline
-from search.unified.service import unified
+from search.unified.service import best_known, unified
 from text.formatting import legible, number
 from web.errors import ApiError, close_to
 from web.params import Pair, Params, QueryError, unknown_parameter
@@ -204,9 +206,56 @@ def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
                 f"{tool.name} needs the scope {tool.scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}."
             )
         tool.check_names(arguments)
-        return tool.run(arguments, viewer)
+        return tool.run(_with_plain_ids(tool, arguments, viewer), viewer)
     except Exception as error:
         raise ToolRefusedError(_explained(error, tool)) from error
+
+
+# The ids of what is no memory, as unified results have them.
+_KIND_AND_ID = re.compile(r"(memory|entity|concept|category|relationship):(\d{1,18})")
+_OF_MEMORIES = {"id", "ids", "anchor", "target", "evidence"}
+_OF_TERMS = {"to", "term", "other", "target", "parent", "sources"}
+_BEHIND = 5
+
+
+def _with_plain_ids(tool: Tool, arguments: Arguments, viewer: Viewer) -> Arguments:
+    """The arguments with the ids of results as each of them takes it: in a filter, the number of the term; where
+    memories are read, the newest memories that carry the term or support the fact.
+    """
+
+    def plain(key: str, item: Any) -> list[Any]:
+        found = _KIND_AND_ID.fullmatch(item.strip()) if isinstance(item, str) else None
+        if found is None:
+            return [item]
+        kind, number_of = found[1], int(found[2])
+        name = ALIASES.get(key, key).lstrip("-")
+        if kind == name or (name in _OF_TERMS and tool.scope == "curate") or (name == "to" and kind in FACET):
+            return [str(number_of)]
+        if name not in _OF_MEMORIES or (kind != "memory" and not tool.reads_only):
+            return [item]
+        return [number_of] if kind == "memory" else _memories_behind(kind, number_of, viewer)
+
+    changed: Arguments = {}
+    for key, value in arguments.items():
+        items = list(items_of(value))
+        if any(isinstance(item, str) and _KIND_AND_ID.fullmatch(item.strip()) for item in items):
+            found = [one for item in items for one in plain(key, item)]
+            changed[key] = found if isinstance(value, list) or key == "ids" else found[0]
+    return {**arguments, **changed}
+
+
+def _memories_behind(kind: str, number_of: int, viewer: Viewer) -> list[int]:
+    """The best evidence of a fact, or the newest memories that carry a term."""
+    if kind == "relationship":
+        detail = relationship_detail(number_of, viewer)
+        ids = [hit.id for hit in detail.evidence[:_BEHIND]] if detail else []
+    else:
+        carrying: dict[str, Any] = {kind: (str(number_of),), "page_size": _BEHIND}
+        hits = run(SearchQuery(**carrying), viewer, include_facets=False, detail=HitDetail.INDEX).hits
+        ids = [hit.id for hit in hits]
+    if not ids:
+        raise ApiError(404, "not_found", f"No memory that you can see stands behind {kind}:{number_of}.")
+    return ids
 
 
 def _explained(error: Exception, tool: Tool) -> str:
@@ -285,10 +334,11 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
         found = unified(query, viewer, facet_limit=FACET_VALUES)
         recalled(viewer, [hit.id for hit in found.answer.hits])
         head = _page(found.answer, facets) | unified_head(found)
-        return render_rows(head, "results", unified_rows(found.hits), options, _next_page(query))
+        return render_rows(head, "results", [unified_row(hit) for hit in found.hits], options, _next_page(query))
     result = run(query, viewer, facet_limit=FACET_VALUES, detail=HitDetail.INDEX)
     recalled(viewer, [hit.id for hit in result.hits])
-    return render_rows(_page(result, facets), "memories", index_rows(result.hits), options, _next_page(query))
+    head = _known_line(query, viewer) | _page(result, facets)
+    return render_rows(head, "memories", index_rows(result.hits), options, _next_page(query))
 
 
 def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
@@ -332,7 +382,8 @@ def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
     result = run(query, viewer, facet_limit=COUNTED_VALUES, detail=HitDetail.INDEX)
     found, _, _ = batch_of(Batch(ids=[hit.id for hit in result.hits]), viewer) if result.hits else ([], [], [])
     rows = [_whole(detail) for detail in found]
-    return render_rows(_page(result, facets), "memories", rows, options, _next_page(query))
+    head = _known_line(query, viewer) | _page(result, facets)
+    return render_rows(head, "memories", rows, options, _next_page(query))
 
 
 def store_memory(arguments: Arguments, viewer: Viewer) -> str:
@@ -471,6 +522,17 @@ def joined(values: Iterable[str]) -> str:
 
 def _ids(ids: Sequence[int]) -> str:
     return ", ".join(map(str, ids))
+
+
+def _known_line(query: SearchQuery, viewer: Viewer) -> dict[str, str]:
+    """The fact or term that fits the text best, and the call that finds more of its kind."""
+    hit = best_known(query, viewer)
+    if hit is None:
+        return {}
+    row = unified_row(hit)
+    what = " – ".join(dict.fromkeys(filter(None, (str(row["title"]), str(row["text"])))))
+    more = call_text("search", **asked_of(query) | {"mode": "unified"})
+    return {"known": f"{row['id']} {what}; {row['see']}; more: {more}"}
 
 
 def _page(result: SearchResult, facets: Collection[str]) -> dict[str, Any]:
