@@ -52,9 +52,9 @@ def list_values(arguments: Arguments, viewer: Viewer) -> str:
     if spec is None:
         wrong = f"{key[:40]!a} is not a facet" if key else "is missing"
         raise QueryError([Problem("facet", wrong, f"write one of {', '.join(FACET)}")])
-    # The size of a page has one name in every tool.
-    rest["page_size"] = rest.pop("limit", None) or rest.get("page_size") or _VALUES
     pairs = pairs_of_arguments(rest)
+    if not {"limit", "page_size"} & {key for key, _ in pairs}:
+        pairs.append(("page_size", str(_VALUES)))
     listing, query = FacetListing.with_query(pairs)
     query = count_results(query, pairs)
     found = facet_page(query, spec.key, listing, viewer)
