@@ -196,7 +196,8 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         filters=result.query.applied(),
         warnings=[query_warning(w) for w in result.warnings],
         relaxations=[
-            RelaxationReply(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.relaxations
+            RelaxationReply(parameter=w.key, value=w.value, label=w.label, count=w.count, also=list(w.also))
+            for w in result.relaxations
         ],
         took_ms=took_ms(result.timings),
         **_counted(result),

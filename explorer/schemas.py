@@ -166,6 +166,7 @@ class RelaxationReply(BaseModel):
     value: str
     label: str
     count: int
+    also: list[tuple[str, str]] = Field(description="Parameters and values that have to be left out with it.")
 
 
 LOWER_BOUNDS = (

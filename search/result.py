@@ -166,7 +166,7 @@ def term_text(key: str, label: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FilterRelaxation:
-    """A filter of a query without results, and the number of results without it."""
+    """A filter of a query without results, and the number of results without it; `also` are filters that go with it."""
 
     key: str
     value: str
@@ -174,6 +174,8 @@ class FilterRelaxation:
     count: int
     query: SearchQuery
     at_least: bool = False
+    also: tuple[tuple[str, str], ...] = ()
+    """(key, value) of each."""
 
 
 @dataclass(frozen=True, slots=True)
