@@ -127,7 +127,7 @@ CORE = (
     ),
     Tool(
         "list_categories",
-        "Categories with counts; filter: part of a name.",
+        "Categories with counts.",
         category_tools.list_categories,
         {
             "sort_by": {"enum": list(CATEGORY_SORTS)},
@@ -146,7 +146,7 @@ CORE = (
             "category": _TEXT,
             "include_children": _SWITCH,
             "include_chunks": _SWITCH,
-            "limit": _NUMBER,
+            **_PAGE,
             **_OUTPUT_SHORT,
         },
         inputs=(CategoryRequest,),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from access.viewer import Viewer
-from agent_tools.rendering import OneLine, TableRow, render_rows, render_tables
+from agent_tools.rendering import OneLine, TableRow, date_cell, render_rows, render_tables
 from agent_tools.tools import Arguments, pairs_of_arguments, split_output_options
 from explorer.category_reads import (
     CategoryMemory,
@@ -16,8 +16,12 @@ from explorer.category_reads import (
     concepts_in,
 )
 from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.timeline_api import cut_title
 from explorer.visible_tree import CategoryChild, CategoryDescription
 from search.result import SearchWarning
+
+# Characters of a chunk.
+_CHUNK = 300
 
 
 def category_search(arguments: Arguments, viewer: Viewer) -> str:
@@ -32,7 +36,7 @@ def category_search(arguments: Arguments, viewer: Viewer) -> str:
             "documents_with_children": found.with_below,
         }
     )
-    head: dict[str, Any] = {"category": _about(found.category), "statistics": statistics}
+    head: dict[str, Any] = {"category": _about(found.category), "statistics": statistics, "has_more": found.has_more}
     head |= _notes(found.message, found.warnings)
     tables: dict[str, Sequence[TableRow]] = {
         "documents": [_document(one) for one in found.documents],
@@ -43,7 +47,7 @@ def category_search(arguments: Arguments, viewer: Viewer) -> str:
         tables["child_categories"] = [_child(one) for one in found.children]
     if found.chunks is not None:
         tables["chunks"] = [_chunk(one) for one in found.chunks]
-    return render_tables(head, tables, options, "raise it, or ask for a smaller limit")
+    return render_tables(head, tables, options, "raise it, or ask for a smaller limit and further pages")
 
 
 def list_categories(arguments: Arguments, viewer: Viewer) -> str:
@@ -113,15 +117,13 @@ def _about(category: CategoryDescription) -> dict[str, Any]:
 
 
 def _document(document: CategoryMemory) -> TableRow:
+    """A row as that of a search."""
     return {
         "id": document.id,
-        "title": document.title,
-        # A preview that only repeats the title is left out.
-        "preview": document.preview if not document.preview.startswith(document.title[:60]) else "",
-        "source": document.source,
-        "concepts": list(document.concepts),
-        "categories": list(document.categories),
-        "chunk_count": document.chunk_count,
+        "title": cut_title(document.title),
+        "date": date_cell(document.created_at),
+        "type": document.memory_type,
+        "project": document.project,
     }
 
 
@@ -145,7 +147,7 @@ def _child(child: CategoryChild) -> TableRow:
 def _chunk(chunk: ChunkText) -> TableRow:
     return {
         "id": f"{chunk.memory_id}/{chunk.ordinal}",
-        "text": chunk.text,
+        "text": chunk.text if len(chunk.text) <= _CHUNK else f"{chunk.text[:_CHUNK].rstrip()}…",
         "source": chunk.source,
         "concepts": list(chunk.concepts),
         "concept_density": chunk.concept_density,
@@ -158,6 +160,8 @@ def _listed(one: ListedNode, with_hierarchy: bool) -> TableRow:
         "id": node.id,
         "path": node.path,
         "name": node.name,
+        "parent": node.path.rpartition("/")[0],
+        "depth": node.depth - 1,
         "description": node.description,
         "document_count": one.numbers.memories,
         "own_document_count": one.own,
@@ -167,5 +171,5 @@ def _listed(one: ListedNode, with_hierarchy: bool) -> TableRow:
         "related_categories": list(one.related),
     }
     if with_hierarchy:
-        row |= {"parent": one.parent, "children": list(one.children), "depth": node.depth - 1}
+        row |= {"children": list(one.children)}
     return row

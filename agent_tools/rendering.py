@@ -6,6 +6,7 @@ anything are left out: only then is TOON smaller than JSON.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, time
 from typing import Any, Literal
 
 import toon_format
@@ -152,6 +153,12 @@ def _first_row_cut(
             return cut
 
 
+def date_cell(moment: datetime) -> str:
+    """The day, with the time where it is not midnight."""
+    moment = moment.astimezone(UTC)
+    return f"{moment:%Y-%m-%d}" if moment.time() == time() else f"{moment:%Y-%m-%dT%H:%M}"
+
+
 # The number of supporting memories in a row.
 _EVIDENCE = 5
 
@@ -173,7 +180,7 @@ def unified_row(hit: UnifiedHit) -> dict[str, CellValue]:
     row: dict[str, CellValue] = {"kind": hit.kind.value, "id": f"{hit.kind.value}:{hit.id}", "title": hit.title_text}
     row |= {"score": round(hit.score, 3), "text": "", "date": "", "type": "", "project": "", "see": ""}
     if memory:
-        row |= {"id": memory.id, "date": f"{memory.created_at:%Y-%m-%d}", "type": memory.memory_type}
+        row |= {"id": memory.id, "date": date_cell(memory.created_at), "type": memory.memory_type}
         row["project"] = memory.project
     elif term:
         row |= {"text": term.description, "type": term.type}

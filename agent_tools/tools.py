@@ -14,6 +14,7 @@ from agent_tools.rendering import (
     CellValue,
     OneLine,
     OutputOptions,
+    date_cell,
     encode,
     render_rows,
     unified_head,
@@ -42,7 +43,7 @@ from memories.services import (
 )
 from search.facets import FACET, FACETS, Facet
 from search.near_duplicates import near_duplicates
-from search.query import ALIASES, FacetScope, SearchQuery
+from search.query import ALIASES, FacetScope, SearchQuery, Sort
 from search.result import Hit, HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.timeline import TimelineRequest, timeline
@@ -338,7 +339,7 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
     result = run(query, viewer, facet_limit=FACET_VALUES, detail=HitDetail.INDEX)
     recalled(viewer, [hit.id for hit in result.hits])
     head = _known_line(query, viewer) | _page(result, facets)
-    return render_rows(head, "memories", index_rows(result.hits), options, _next_page(query))
+    return render_rows(head, "memories", index_rows(result.hits, query.order), options, _next_page(query))
 
 
 def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
@@ -472,21 +473,22 @@ def _given(arguments: Arguments) -> Arguments:
     return {key: value for key, value in arguments.items() if value is not None}
 
 
-def index_rows(hits: Iterable[Hit]) -> list[dict[str, CellValue]]:
-    """Rows of an index. The state has a column only if some memory is not active."""
+def index_rows(hits: Iterable[Hit], order: Sort = Sort.NEWEST) -> list[dict[str, CellValue]]:
+    """Rows of an index, with the date that orders them. The state has a column only if some memory is not active."""
     listed = list(hits)
-    rows = [index_cells(hit) for hit in listed]
+    rows = [index_cells(hit, order) for hit in listed]
     if all(hit.state == Memory.State.ACTIVE for hit in listed):
         return rows
     return [row | {"state": hit.state} for row, hit in zip(rows, listed, strict=True)]
 
 
-def index_cells(hit: Hit) -> dict[str, CellValue]:
+def index_cells(hit: Hit, order: Sort = Sort.NEWEST) -> dict[str, CellValue]:
     row = index_row(hit)
+    date = {"updated": date_cell(hit.updated_at)} if order is Sort.UPDATED else {"date": date_cell(row.created_at)}
     return {
         "id": row.id,
         "title": row.title,
-        "date": f"{row.created_at:%Y-%m-%d}",
+        **date,
         "type": row.memory_type,
         "project": row.project,
     }
