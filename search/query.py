@@ -464,7 +464,7 @@ class ExtraParams(Params):
         query, unread = SearchQuery.read((key, value) for key, value in rest if not refused[key])
         extra, misread = cls.read(own)
         unmet = SearchQuery.as_given((*extra.missing(), *extra.conflicts_with(query)), (*own, *rest))
-        if problems := [*problems, *unread, *misread] or unmet:
+        if problems := [*problems, *unread, *misread] or list(unmet):
             raise QueryError(problems)
         return extra, query
 

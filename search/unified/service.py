@@ -16,9 +16,10 @@ from django.db import connection
 from access.viewer import Viewer
 from categories.local_texts import as_array, as_projects
 from search.engines import with_engine
-from search.engines.base import Engine, EngineQuery, LanguageText
+from search.engines.base import Engine, EngineQuery, Filter, LanguageText
+from search.facets import HIDDEN_STATES
 from search.meaning import not_ready_warning
-from search.plan import resolve_query
+from search.plan import ResolvedQuery, resolve_query
 from search.query import Mode, SearchQuery
 from search.ranking import Boosts, Ranked, RankWeights, below_successors
 from search.relevance import boosts_of, successors_of
@@ -140,6 +141,7 @@ def _unified(
     with watch.stage("legs"):
         answers = legs.answers()
     with watch.stage("hits"), snapshot():
+        memories = replace(memories, hidden=memories.hidden + _count_hidden(engine, query, resolved, answers))
         candidates = fuse(answers, settings.UNIFIED_WEIGHTS)
         origins = _origins(candidates, answers)
         candidates = rerank(candidates, _boosts(candidates, origins, now), RankWeights(**settings.SEARCH_WEIGHTS))
@@ -219,6 +221,21 @@ def _with_every_word(plan: EngineQuery) -> tuple[LanguageText, ...]:
         for text in plan.texts
         if len(text.words.positive) > 1
     )
+
+
+def _count_hidden(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, answers: Iterable[LegAnswer]) -> int:
+    """The facts and terms that have the words, and whose memories are all archived or superseded."""
+    if query.selection("state").restricts or query.as_of:
+        return 0
+    states = Filter("state", include=tuple((state,) for state in HIDDEN_STATES))
+    other = replace(resolved, plan=resolved.plan.with_filter(states))
+    shown = set(_hits_by_key(answers))
+    found = {
+        (kind, hit.id)
+        for kind, table in TABLES.items()
+        for hit in rows_by_words(table, engine, other, settings.UNIFIED_LEG_LIMIT)
+    }
+    return len(found - shown)
 
 
 def _hits_by_key(answers: Iterable[LegAnswer]) -> dict[Key, LegHit]:
