@@ -85,13 +85,15 @@ class Params(BaseModel):
 
         `fixed` are fields whose values come from elsewhere, such as the path of the address.
         """
+        pairs = list(pairs)
         data, problems, unread = cls._collect(pairs, fixed)
         while True:
             try:
                 params = cls.model_validate(data)
                 if fixed:
                     params = params.model_copy(update=fixed)
-                return params.without_reading(unread), (*problems, *params.conflicts())
+                found = cls.as_given((*problems, *params.conflicts()), pairs)
+                return params.without_reading(unread), found
             except ValidationError as error:
                 ranges = {field.key: field.range for field in _fields_of(cls)}
                 shortened: dict[str, list[str]] = {}
@@ -113,7 +115,7 @@ class Params(BaseModel):
     def from_pairs(cls, pairs: Iterable[Pair], **fixed: Any) -> Self:
         """Read the pairs of a query string. Raises QueryError, which names every invalid parameter."""
         params, problems = cls.read(pairs, **fixed)
-        wrong = {problem.parameter for problem in problems}
+        wrong = {cls.aliases.get(problem.parameter, problem.parameter) for problem in problems}
         if problems := (*problems, *(problem for problem in params.missing() if problem.parameter not in wrong)):
             raise QueryError(problems)
         return params
@@ -151,6 +153,12 @@ class Params(BaseModel):
         return self
 
     @classmethod
+    def as_given(cls, problems: Iterable[Problem], pairs: Iterable[Pair]) -> tuple[Problem, ...]:
+        """The problems with each parameter by the name that was given for it."""
+        given = {cls.aliases[key]: key for key, _ in pairs if key in cls.aliases}
+        return tuple(problem.named_as(given) for problem in problems)
+
+    @classmethod
     def _shown_aliases(cls, known: Collection[str]) -> list[str]:
         """The aliases to suggest for a misspelt name. Those in camel case are only for programs that send them."""
         return [alias for alias, meant in cls.aliases.items() if meant in known and alias.islower()]
@@ -181,7 +189,7 @@ class Params(BaseModel):
             elif (value := raw.strip()) and data.setdefault(key, value) != value:
                 repeated.setdefault(key, [(key, data[key])]).append((key, value))
         for key in sorted(repeated):
-            problems.append(Problem(key, "is given twice with different values", "give it once"))
+            problems.append(Problem(key, "is given twice with different values", "give one value, not several"))
             unread += repeated[key]
             del data[key]
         return data, problems, unread
