@@ -41,7 +41,7 @@ _REPEATED_JOINERS = re.compile("[\u200c\u200d]*([\u200c\u200d])")
 # Joiners change how letters without case, marks and emoji before these look, and nothing elsewhere.
 _JOINED_BEFORE, _JOINED_AFTER = {"Lo", "Mn", "Mc", "So", "Sk"}, {"Lo", "So", "Sm"}
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
-# What lower case keeps apart and equality does not.
+# Letters that lower case keeps apart and equality does not.
 _FOLDED_ALIKE = re.compile(r"ss|fi|fl|σ(?!\w)")
 _ALIKE = {"ss": ("ss", "ß"), "fi": ("fi", "ﬁ"), "fl": ("fl", "ﬂ"), "σ": ("σ", "ς")}
 _MOST_SPELLINGS = 32

@@ -198,7 +198,7 @@ def resolve_query(
 
 
 def _refused_warnings(query: SearchQuery, not_excluded: Sequence[tuple[str, str]]) -> Iterable[SearchWarning]:
-    """What cannot be read or resolved, so that nothing matches."""
+    """The parts of a query that cannot be read or resolved, so that nothing matches."""
     if refused := [*query.refused, *((f"-{key}", name) for key, name in not_excluded)]:
         asked = listed([legible(f"{key}={value}") for key, value in refused[:_MAX_PARTS]])
         yield SearchWarning(f"Nothing matches, because this is not understood: {asked}.", REFUSED)

@@ -256,7 +256,7 @@ def test_bad_parameter_is_named_and_does_not_widen(reader, querystring, paramete
     fragment = reader.get(f"/explore/?{querystring}", **HTMX)
     assert fragment.status_code == 422
     assert told in html_of(fragment)
-    # What filters stays in the address, so that nothing is done with more than was asked for.
+    # Every filter stays in the address, so that nothing is done with more than was asked for.
     kept = querystring if filters or parameter == "tag" else ""
     assert unquote_plus(fragment["HX-Push-Url"]) == f"/explore/?{unquote_plus(kept)}".rstrip("?")
 
