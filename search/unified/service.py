@@ -202,7 +202,10 @@ def best_known(query: SearchQuery, viewer: Viewer) -> UnifiedHit | None:
 
     It has all the words of the text, and these are two at least, or is close in meaning; None if nothing is.
     """
-    if query.mode not in {Mode.HYBRID, Mode.FACETED} or not query.text.strip() or query.begin:
+    words = query.text.split()
+    # Some scripts write many words without spaces.
+    is_short = not words or (len(words) == 1 and words[0].isascii())
+    if query.mode not in {Mode.HYBRID, Mode.FACETED} or is_short or query.begin:
         return None
     return with_engine(lambda engine: _best_known(engine, query, viewer), viewer)
 
