@@ -11,14 +11,27 @@ from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 
-from text.analysis import fold, is_stopword, tokens
+from text.analysis import fold, is_stopword, single_term, tokens
 
 # The points of an end that the text names: as it asks for it, in an unknown direction, or in the contrary one.
 _AGREES, _NAMED, _CONTRARY = 3.0, 2.0, 1.0
 _ASKING = frozenset(("who", "whom", "whose", "what", "which", "where", "when", "why", "how"))
+_KINDS = frozenset(("which", "what"))
 _AUXILIARIES = frozenset(("do", "does", "did"))
 _BEING = frozenset(("is", "are", "was", "were"))
 _ARTICLES = frozenset(("the", "a", "an", "our"))
+# Forms of verbs that no stemmer knows.
+_VERBS = {
+    form: verb
+    for verb, forms in {
+        "break": "broke broken", "bring": "brought", "build": "built", "buy": "bought", "choose": "chose chosen",
+        "draw": "drew drawn", "drive": "drove driven", "feed": "fed", "get": "got", "give": "gave given",
+        "hold": "held", "keep": "kept", "know": "knew known", "lead": "led", "make": "made", "meet": "met",
+        "pay": "paid", "run": "ran", "sell": "sold", "send": "sent", "speak": "spoke spoken", "take": "took taken",
+        "teach": "taught", "write": "wrote written",
+    }.items()
+    for form in forms.split()
+}  # fmt: skip
 # The endings of words for who does something: `user`, `owner`, `operators`.
 _AGENTS = ("r", "er", "or", "rs", "ers", "ors")
 # The endings of nouns for a source, as in "A's dependents", and of those for a target, as in "dependencies of A".
@@ -91,10 +104,11 @@ class _Question:
             name: own if not any(own < other for other in found.values()) else _NOWHERE for name, own in found.items()
         }
         self._named = frozenset[int]().union(*whole.values())
-        self._ends = {name: (places, 1.0) if places else self._part(name) for name, places in whole.items()}
         relations = frozenset[str]().union(*map(self._terms, {one.type for one in statements}))
         self._relations = [n for n in self._free() if self._forms(n) & relations]
+        self._ends = {name: (places, 1.0) if places else self._part(name) for name, places in whole.items()}
         self._by = next((n for n in self._free(weak=True) if self._words[n].written == "by"), None)
+        self._asks = is_question(text)
         self._is_possessive = bool(_POSSESSIVE.search(text))
 
     def fit(self, statement: Statement) -> Fit:
@@ -131,7 +145,8 @@ class _Question:
             noun = self._words[self._relations[0]].written
             if noun.endswith(_TARGETS):
                 return place > self._relations[0] or self._is_possessive
-            is_owner = self._is_possessive and noun.endswith(_SOURCES)
+            ends = self._relations[0] == len(self._words) - 1 and not self._asks
+            is_owner = noun.endswith(_SOURCES) and (self._is_possessive or ends)
             return place < self._relations[0] and not is_owner
         is_open = not before or before[-1] in _BEING or _ASKING.isdisjoint(before)
         return None if is_open else False
@@ -159,7 +174,9 @@ class _Question:
     def _part(self, name: str) -> tuple[frozenset[int], float]:
         """The places of some words of a name that stand in no whole name, and their share of its words."""
         asked = [one.terms for one in _read(name, self._language) if not one.is_weak]
-        places = frozenset(n for n in self._free() if any(self._words[n].terms & terms for terms in asked))
+        # Neither the relation nor the kind of answer, as in "which team", names an end.
+        free = (n for n in self._free() if n not in self._relations and self._words[n - 1].written not in _KINDS)
+        places = frozenset(n for n in free if any(self._words[n].terms & terms for terms in asked))
         return places, min(1.0, len(places) / len(asked)) * 0.9 if places else 0.0
 
     def _terms(self, text: str) -> frozenset[str]:
@@ -182,4 +199,7 @@ def _words(text: str, language: str) -> Iterator[_Word]:
         parts = dict(enumerate(_PART.findall(fold(text[token.start : token.end])), token.terms[0][1]))
         for place, placed in groupby(sorted(token.terms, key=itemgetter(1)), key=itemgetter(1)):
             terms = [term for term, _ in placed]
-            yield _Word(parts.get(place, ""), terms[0], frozenset(terms))
+            written = parts.get(place, "")
+            if language == "english" and written in _VERBS:
+                terms.append(single_term(_VERBS[written], language))
+            yield _Word(written, terms[0], frozenset(terms))

@@ -22,7 +22,7 @@ from search.engines.sql import tsquery, words_sql
 from search.facet_counts import value_terms
 from search.facets import DEFAULT_STATES, FACET
 from search.plan import ResolvedQuery
-from search.unified.questions import NO_FIT, Fit, Statement, fits
+from search.unified.questions import NO_FIT, Fit, Statement, fits, is_question
 from text.analysis import fold, quote_term, raw_tokens
 from text.query_syntax import TextQuery, parse_text
 from web.cache import RepeatedReads, RevisionCache
@@ -43,6 +43,12 @@ _JOINT = re.compile(r"(?<=[^\W_])_+(?=[^\W_])|(?<=[a-z])(?=[A-Z])")
 # Names fully contained in the text: `mintbrook webhooks` finds Mintbrook. The index narrows by any word.
 _NAMED = """
 (m.terms @@ %(any)s::tsquery AND tsvector_to_array(ts_filter(m.terms, '{{a}}')) <@ %(said)s::text[] AND {always})"""
+# Relationships with such a name at an end.
+_ENDS_NAMED = """
+(({{always}}) AND (m.source_id IN ({named}) OR m.target_id IN ({named})))""".format(
+    named="SELECT e.id FROM categories_entity e WHERE e.terms @@ %(any)s::tsquery"
+    " AND tsvector_to_array(ts_filter(e.terms, '{{a}}')) <@ %(said)s::text[]"
+)
 # Uses the index on the terms, such as entity_terms_gin. Rows whose name is the whole text come first.
 _BY_WORDS = """
 SELECT m.id, {rank} AS rank FROM {rows} WHERE {condition} OR m.id = ANY(%(named)s::bigint[])
@@ -278,10 +284,13 @@ def _by_words(searched: SearchableTable, resolved: ResolvedQuery) -> dict[int, f
     if not texts and not named:
         return {}
     condition, rank, parameters = words_sql(texts, always=False)
-    terms = _all_terms(resolved.plain_text) if texts and searched is not RELATIONSHIPS else []
+    # Of relationships, a question finds those of a name whatever they are called.
+    finds_names = searched is not RELATIONSHIPS or is_question(resolved.plain_text)
+    terms = _all_terms(resolved.plain_text) if texts and finds_names else []
     if terms:
+        named_sql = _ENDS_NAMED if searched is RELATIONSHIPS else _NAMED
         always, _, parameters = words_sql(texts, always=True, beside=parameters)
-        condition = f"({condition} OR {_NAMED.format(always=always)})"
+        condition = f"({condition} OR {named_sql.format(always=always)})"
         parameters |= {"any": " | ".join(map(quote_term, terms)), "said": terms}
     if _has_unreadable(searched, resolved.plan):
         parameters |= {"projects": list(resolved.plan.project_ids or ())}

@@ -15,6 +15,7 @@ FACTS = {
     8: Statement("console", "service", "used_by", "support desk", "team"),
     9: Statement("FastAPI", "library", "part-of", "api", "service"),
     10: Statement("runner", "service", "replaced", "Celery", "library"),
+    11: Statement("deploy/rollout.sh", "file", "deploys", "api", "service"),
 }
 
 
@@ -43,7 +44,10 @@ def answers(text, language="english"):
         pytest.param("which host runs Postgres", {5}, id="host"),
         pytest.param("who leads the client team", {6}, id="not the other team"),
         pytest.param("client team's leader", {6}, id="leader"),
-        pytest.param("who is the client team lead by", {6}, id="passive, by at the end"),
+        pytest.param("who is the client team led by", {6}, id="irregular verb, by at the end"),
+        pytest.param("client team leader", {6}, id="leader, last"),
+        pytest.param("which team does Aïcha Benali lead", {6}, id="kind of the target"),
+        pytest.param("which file deploys the api", {11}, id="relation in a name"),
         pytest.param("who uses the console", {8}, id="passive type"),
         pytest.param("what is used by the support desk", {8}, id="passive type and text"),
         pytest.param("what is part of the api", {9}, id="type with a hyphen"),
