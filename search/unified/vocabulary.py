@@ -284,7 +284,7 @@ def _by_words(searched: SearchableTable, resolved: ResolvedQuery) -> dict[int, f
     if not texts and not named:
         return {}
     condition, rank, parameters = words_sql(texts, always=False)
-    # Of relationships, a question finds those of a name whatever they are called.
+    # A question finds every relationship of a name, whatever its type.
     finds_names = searched is not RELATIONSHIPS or is_question(resolved.plain_text)
     terms = _all_terms(resolved.plain_text) if texts and finds_names else []
     if terms:

@@ -106,18 +106,18 @@ def test_fact_that_answers_a_question_stands_first(yard, everyone, text, expecte
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("what depends on the axle", ["wheel turns axle", "axle rests on hinge"], id="target"),
-        pytest.param("what does the axle need", ["axle rests on hinge", "wheel turns axle"], id="source"),
+        pytest.param("what depends on the axle", "wheel turns axle", id="target"),
+        pytest.param("what does the axle need", "axle rests on hinge", id="source"),
+        pytest.param("what is needed by the axle", "axle rests on hinge", id="source, passive"),
     ],
 )
 def test_direction_orders_facts_without_the_relation(yard, everyone, text, expected):
-    hits = [hit.title_text for hit in ask(text, everyone).hits if hit.relationship]
-    assert [title for title in hits if title in expected] == expected
+    assert next(hit.title_text for hit in ask(text, everyone).hits if hit.relationship) == expected
 
 
 def test_questions_reveal_no_fact_of_other_projects(yard, everyone, miller):
     assert first(ask("who guards the hinge", everyone)) == ("relationship", "Quill guards hinge")
-    assert [hit.title_text for hit in ask("who guards the hinge", miller).hits if hit.relationship] == []
+    assert "Quill" not in str([hit.title_text for hit in ask("who guards the hinge", miller).hits])
 
 
 def test_words_of_a_name_find_concepts_and_categories_too(yard, everyone):
@@ -275,7 +275,7 @@ def test_api_page_and_tool_show_the_record_and_the_way_on(yard, everyone):
     rows = json.loads(call(TOOL["search"], {"query": "grain store", "mode": "unified", "format": "json"}, everyone))
     row = rows["results"][0]
     assert (row["kind"], row["id"]) == ("category", f"category:{ask('grain store', everyone).hits[0].id}")
-    assert row["see"] == "search(category=works/grain-store): 2 memories"
+    assert row["see"] == 'category_search(category="works/grain-store"): 2 memories'
     assert row["score"] > 0
     assert rows["totals"]["categories"] == 1
     browser = Client()
