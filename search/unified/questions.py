@@ -100,9 +100,8 @@ class _Question:
         names = {name for one in statements for name in (one.source, one.target)}
         found = {name: self._places(name) for name in names}
         # `api` is not named by `booking-api`.
-        whole = {
-            name: own if not any(own < other for other in found.values()) else _NOWHERE for name, own in found.items()
-        }
+        spans = {own for own in found.values() if own}
+        whole = {name: _NOWHERE if any(own < other for other in spans) else own for name, own in found.items()}
         self._named = frozenset[int]().union(*whole.values())
         relations = frozenset[str]().union(*map(self._terms, {one.type for one in statements}))
         self._relations = [n for n in self._free() if self._forms(n) & relations]
@@ -121,11 +120,13 @@ class _Question:
             if not places:
                 continue
             asked = self._asks_source(min(places))
+            if asked is None and share < 1:
+                continue
             is_contrary = asked is not None and asked != is_source
             contrary |= is_contrary
             said |= places
             score += share * (_NAMED if asked is None else _CONTRARY if is_contrary else _AGREES)
-        both_named = self._ends[source][1] == self._ends[target][1] == 1.0 != source
+        both_named = source != target and self._ends[source][1] == self._ends[target][1] == 1.0
         related = [n for n in self._relations if self._forms(n) & self._terms(statement.type)]
         types = self._terms(statement.source_type) | self._terms(statement.target_type)
         said |= {*related, *(n for n in self._free() if self._words[n].terms & types)}

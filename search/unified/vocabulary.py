@@ -32,6 +32,7 @@ _MAX_ROWS = 2_000
 
 # Relationships that are compared with the text, the best by words or meaning.
 _MAX_READ = 500
+_MAX_KNOWN = 100
 _STATEMENTS = """
 SELECT own.id, source.name, source.entity_type, own.relationship_type, target.name, target.entity_type
 FROM categories_relationship own
@@ -142,7 +143,9 @@ def _read_every_word(resolved: ResolvedQuery) -> dict[str, dict[int, bool]]:
         rows = cursor.fetchall()
     found: dict[str, dict[int, bool]] = {}
     for kind, pk, has_all, _ in sorted(rows, key=lambda row: (not row[2], -row[3], row[1])):
-        found.setdefault(kind, {})[pk] = has_all
+        own = found.setdefault(kind, {})
+        if len(own) < _MAX_KNOWN:
+            own[pk] = has_all
     return found
 
 
