@@ -33,6 +33,8 @@ _MAX_ROWS = 2_000
 # Relationships that are compared with the text, the best by words or meaning.
 _MAX_READ = 500
 _MAX_KNOWN = 100
+# A text of more words that is no question is hardly about a relationship that lacks some of them.
+_FEW_WORDS = 3
 _STATEMENTS = """
 SELECT own.id, source.name, source.entity_type, own.relationship_type, target.name, target.entity_type
 FROM categories_relationship own
@@ -120,6 +122,8 @@ def _read_every_word(resolved: ResolvedQuery) -> dict[str, dict[int, bool]]:
     facts = [own for own in (*texts, *spoken_texts(resolved)) if len(own.positive) > 1]
     if not facts:
         return {}
+    if every and not is_question(resolved.plain_text) and min(len(own.positive) for own in facts) > _FEW_WORDS:
+        facts = every
     has_every, _, parameters = words_sql(every, always=False)
     fits_some, rank, parameters = words_sql(facts, always=False, beside=parameters)
     parameters |= {"projects": list(resolved.plan.project_ids or ())}
