@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from explorer.arrangement import USUAL, Arrangement
-from explorer.cards import HitCard, ResultCard, build_cards, build_result_cards, found_by_kind
+from explorer.cards import (
+    HitCard,
+    KnownLink,
+    ResultCard,
+    build_cards,
+    build_known,
+    build_result_cards,
+    found_by_kind,
+)
 from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.http import Pager, PageSize, build_pager
 from explorer.links import (
@@ -41,6 +49,7 @@ from search.histogram_split import SPLIT_KEYS
 from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort
 from search.result import NONE_CONTAINS, FilterRelaxation, NamedTerm, SearchResult, SearchWarning
 from search.typed import Understood, as_text
+from search.unified.rows import UnifiedHit
 from search.unified.service import UnifiedResult
 from search.why_not import Check, WhyNot
 from text.formatting import listed, memories, number, plural, spoken_number
@@ -124,6 +133,8 @@ class ExplorerContext:
     matched: str
     url: str
     named: tuple[Link, ...]
+    known: KnownLink | None
+    """The fact or term that the text fits best, above the hits."""
     """The terms that the text names. `count` says how many matches carry each."""
     hidden_note: Link | None
     notices: tuple[Notice, ...]
@@ -174,6 +185,7 @@ def build_context(
     notes: Sequence[Notice] = (),
     pending: Sequence[str] = (),
     unified: UnifiedResult | None = None,
+    known: UnifiedHit | None = None,
     may_write: bool = False,
     zone: tzinfo = UTC,
     now: datetime | None = None,
@@ -183,8 +195,9 @@ def build_context(
     """The context of the explore page.
 
     `problems` are notices about parameters that were ignored, `notes` those about the text; `unified` is the result of
-    unified search, if any; `pending` are typed filters that are not applied yet; `opened` are the ids of the parts that
-    the reader has open; `arrangement` is how the reader arranges the facets.
+    unified search, if any, and `known` the fact or term that fits a search for memories best; `pending` are typed
+    filters that are not applied yet; `opened` are the ids of the parts that the reader has open; `arrangement` is how
+    the reader arranges the facets.
     """
     zone, corpus = query.zone(zone), result.corpus
     totals = _totals(result, unified)
@@ -217,6 +230,7 @@ def build_context(
         matched=_matched(result, unified),
         url=explore_url(query),
         named=tuple(_named_link(query, term) for term in result.named[:_NAMED_SHOWN]),
+        known=build_known(query, known) if known else None,
         hidden_note=_hidden_note(query, result),
         notices=(
             *problems,

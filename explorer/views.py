@@ -73,7 +73,7 @@ from search.run import facet_page, run
 from search.saved_views import ViewNotFoundError, openable_view
 from search.similar import SimilarRequest, similar_memories
 from search.typed import as_text, understand
-from search.unified.service import UnifiedResult, unified
+from search.unified.service import UnifiedResult, best_known, unified
 from search.why_not import WhyNotRequest, why_not
 from web.errors import Refusal
 from web.params import QueryError
@@ -137,6 +137,7 @@ def explore(request: PageRequest) -> HttpResponse:
         notes=typed_notices(understood),
         pending=understood.typed if is_typing(request) else (),
         unified=unified_result,
+        known=None if is_map or is_typing(request) else best_known(query, viewer),
         may_write="write" in viewer.scopes,
         zone=viewer.timezone,
         opened=opened,

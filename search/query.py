@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from search.area import check_area
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, FACETS, STATES_THEN
@@ -20,6 +20,7 @@ from text.dates import (
     check_start,
     check_zone,
     instant,
+    is_span,
     start_label,
     start_of,
 )
@@ -103,6 +104,13 @@ class Interval(StrEnum):
     MONTH = "month"
     QUARTER = "quarter"
     YEAR = "year"
+
+
+def check_first_date(value: str) -> str:
+    """The canonical form of a date from which memories are wanted."""
+    if is_span(value):
+        raise ValueError(f"is a time span and no date: write since={value}, or a day such as 2026-03-01")
+    return check_date(value)
 
 
 def check_recalled(value: str) -> str:
@@ -194,7 +202,7 @@ class SearchQuery(Params):
     has: Values = Field((), description="A facet in which a memory must have a value.")
     no: Values = Field((), description="A facet in which a memory must have no value.")
     subcategories: bool = Field(True, description="Whether a category includes its subcategories.")
-    date_from: Annotated[str, AfterValidator(check_date)] = Field(
+    date_from: Annotated[str, AfterValidator(check_first_date)] = Field(
         "", alias="from", description="First day, YYYY-MM-DD in the time zone, or an ISO 8601 time."
     )
     date_to: Annotated[str, AfterValidator(check_date)] = Field(
@@ -238,6 +246,8 @@ class SearchQuery(Params):
     )
     bucket: Interval = Field(Interval.AUTO, description="Width of the bars of the histogram.")
 
+    _is_by_offset: bool = PrivateAttr(False)
+
     # --- reading ---------------------------------------------------------------------------------------------
 
     @classmethod
@@ -245,13 +255,15 @@ class SearchQuery(Params):
         """Read the valid parameters and describe the others. Unknown facets are dropped, an `offset` that is the start
         of a page becomes that page.
         """
+        pairs = list(pairs)
         query, problems = super().read(pairs, **fixed)
         known = {"has": tuple(k for k in query.has if k in FACET), "no": tuple(k for k in query.no if k in FACET)}
         query = query.replace(**known)
         if query.page > 1 and query.offset:
             problems = (*problems, Problem("offset", "is given together with page", "give one of the two"))
-        elif query.offset % query.page_size == 0:
-            query = query.starting_at(query.offset) if query.offset else query
+        elif query.offset and query.offset % query.page_size == 0:
+            query = query.starting_at(query.offset)
+            query._is_by_offset = True
         return query, problems
 
     def conflicts(self) -> Iterator[Problem]:
@@ -324,6 +336,11 @@ class SearchQuery(Params):
         if self.sort and not (self.sort == Sort.RELEVANCE and not self.text):
             return self.sort
         return Sort.RELEVANCE if self.text else Sort.NEWEST
+
+    @property
+    def is_by_offset(self) -> bool:
+        """Whether the page was asked for by the number of results before it."""
+        return self._is_by_offset or self.offset > 0
 
     @property
     def begin(self) -> int:
@@ -444,7 +461,8 @@ class ExtraParams(Params):
         problems = [problem for problem in refused.values() if problem]
         query, unread = SearchQuery.read((key, value) for key, value in rest if not refused[key])
         extra, misread = cls.read(own)
-        if problems := [*problems, *unread, *misread] or [*extra.missing(), *extra.conflicts_with(query)]:
+        unmet = SearchQuery.as_given((*extra.missing(), *extra.conflicts_with(query)), (*own, *rest))
+        if problems := [*problems, *unread, *misread] or unmet:
             raise QueryError(problems)
         return extra, query
 

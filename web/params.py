@@ -85,13 +85,14 @@ class Params(BaseModel):
 
         `fixed` are fields whose values come from elsewhere, such as the path of the address.
         """
+        pairs = list(pairs)
         data, problems = cls._collect(pairs, fixed)
         while True:
             try:
                 params = cls.model_validate(data)
                 if fixed:
                     params = params.model_copy(update=fixed)
-                return params, (*problems, *params.conflicts())
+                return params, cls.as_given((*problems, *params.conflicts()), pairs)
             except ValidationError as error:
                 ranges = {field.key: field.range for field in _fields_of(cls)}
                 for detail in error.errors():
@@ -103,7 +104,7 @@ class Params(BaseModel):
     def from_pairs(cls, pairs: Iterable[Pair], **fixed: Any) -> Self:
         """Read the pairs of a query string. Raises QueryError, which names every invalid parameter."""
         params, problems = cls.read(pairs, **fixed)
-        wrong = {problem.parameter for problem in problems}
+        wrong = {cls.aliases.get(problem.parameter, problem.parameter) for problem in problems}
         if problems := (*problems, *(problem for problem in params.missing() if problem.parameter not in wrong)):
             raise QueryError(problems)
         return params
@@ -137,6 +138,12 @@ class Params(BaseModel):
         return ()
 
     @classmethod
+    def as_given(cls, problems: Iterable[Problem], pairs: Iterable[Pair]) -> tuple[Problem, ...]:
+        """The problems with each parameter by the name that was given for it."""
+        given = {cls.aliases[key]: key for key, _ in pairs if key in cls.aliases}
+        return tuple(problem.named_as(given) for problem in problems)
+
+    @classmethod
     def _shown_aliases(cls, known: Collection[str]) -> list[str]:
         """The aliases to suggest for a misspelt name. Those in camel case are only for programs that send them."""
         return [alias for alias, meant in cls.aliases.items() if meant in known and alias.islower()]
@@ -163,7 +170,7 @@ class Params(BaseModel):
             elif (value := raw.strip()) and data.setdefault(key, value) != value:
                 repeated.add(key)
         for key in sorted(repeated):
-            problems.append(Problem(key, "is given twice with different values", "give it once"))
+            problems.append(Problem(key, "is given twice with different values", "give one value, not several"))
             del data[key]
         return data, problems
 

@@ -16,10 +16,10 @@ from django.db import connection
 from access.viewer import Viewer
 from categories.local_texts import as_array, as_projects
 from search.engines import with_engine
-from search.engines.base import Engine, EngineQuery
+from search.engines.base import Engine, EngineQuery, LanguageText
 from search.meaning import not_ready_warning
 from search.plan import resolve_query
-from search.query import SearchQuery
+from search.query import Mode, SearchQuery
 from search.ranking import Boosts, Ranked, RankWeights, below_successors
 from search.relevance import boosts_of, successors_of
 from search.result import HitDetail, SearchResult, SearchWarning, page_warnings, pages_of
@@ -28,10 +28,13 @@ from search.snapshots import snapshot
 from search.unified.fusion import WINDOW, Candidate, FoldedGroup, Key, Origin, Terms, fold, fuse, rerank
 from search.unified.legs import TABLES, TERM_KINDS, LegAnswer, LegState, ResultKind, RunningLegs, Way
 from search.unified.rows import PageContext, UnifiedHit, read_page
-from search.unified.vocabulary import LegHit, named_ids, rows_read
+from search.unified.vocabulary import LegHit, named_ids, rows_by_meaning, rows_by_words, rows_read
 from text.formatting import listed
+from text.query_syntax import TextQuery
 from web.timing import Stopwatch, took_ms
 
+# The least similarity of what is offered beside memories.
+_KNOWN_SIMILARITY = 0.6
 # The factor for relationships that are no longer valid.
 _PAST = 0.8
 # The ids of the terms of a memory by kind; a category is also that of the memories of its descendants.
@@ -84,7 +87,10 @@ class UnifiedResult:
     def answer(self) -> SearchResult:
         """The result of a plain search, with the memories among the results as hits."""
         hits = tuple(hit.memory for hit in self.hits if hit.memory)
-        return replace(self.memories, query=self.query, hits=hits, warnings=self.warnings, timings=self.timings)
+        # Nothing has to be relaxed where terms or facts are found.
+        relaxations = () if self.found else self.memories.relaxations
+        plain = replace(self.memories, query=self.query, hits=hits, relaxations=relaxations)
+        return replace(plain, warnings=self.warnings, timings=self.timings)
 
     @property
     def pages(self) -> int:
@@ -170,6 +176,48 @@ def _unified(
             **memories.timings,
             **{stage: ms + memories.timings.get(stage, 0) for stage, ms in watch.timings.items()},
         },
+    )
+
+
+def best_known(query: SearchQuery, viewer: Viewer) -> UnifiedHit | None:
+    """The fact, entity, concept or category that fits the text of a search for memories best, on its first page.
+
+    It has all the words of the text, and these are two at least, or is close in meaning; None if nothing is.
+    """
+    if query.mode not in {Mode.HYBRID, Mode.FACETED} or not query.text.strip() or query.begin:
+        return None
+    return with_engine(lambda engine: _best_known(engine, query, viewer), viewer)
+
+
+def _best_known(engine: Engine, query: SearchQuery, viewer: Viewer) -> UnifiedHit | None:
+    with snapshot():
+        resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
+        every_word = replace(resolved.plan, named=(), texts=_with_every_word(resolved.plan))
+        # Without the text, which would add the terms whose whole name is a part of it.
+        strict = replace(resolved, plan=every_word, plain_text="")
+        if not strict.plan.texts:
+            return None
+        # Facts first: a question is about one.
+        kinds = (ResultKind.RELATIONSHIP, *TERM_KINDS)
+        legs = [(kind, Way.WORDS, rows_by_words(TABLES[kind], engine, strict, 1)) for kind in kinds]
+        if not any(found for _, _, found in legs):
+            legs = [(kind, Way.MEANING, rows_by_meaning(TABLES[kind], engine, resolved, 1)) for kind in kinds]
+            legs = [leg for leg in legs if leg[2] and leg[2][0].score >= _KNOWN_SIMILARITY]
+            legs.sort(key=lambda leg: -leg[2][0].score)
+        for kind, way, found in legs:
+            for hit in found:
+                candidate, key = Candidate(kind, hit.id, 1.0, {way: 1}), (kind, hit.id)
+                context = PageContext(engine, resolved, viewer, {key: hit}, [candidate], {key: Origin()})
+                return next(iter(read_page([FoldedGroup(candidate)], context, {})), None)
+    return None
+
+
+def _with_every_word(plan: EngineQuery) -> tuple[LanguageText, ...]:
+    """The texts of a plan as searches for all of their words, where these are two at least."""
+    return tuple(
+        replace(text, words=TextQuery(required=text.words.positive, excluded=text.words.excluded))
+        for text in plan.texts
+        if len(text.words.positive) > 1
     )
 
 

@@ -557,3 +557,38 @@ def test_whether_anything_matches_is_known_without_a_count(corpus, everyone, eng
     ]
     # The search itself, and what the default states hide.
     assert len(counted) == 2
+
+
+@pytest.mark.parametrize(
+    ("querystring", "sets"),
+    [
+        pytest.param("type=nosuch&tag=nosuch", [{"type nosuch", "tag nosuch"}], id="two wrong filters"),
+        pytest.param("type=nosuch&tag=nosuch&project=tea", [{"type nosuch", "tag nosuch"}], id="beside a right one"),
+        pytest.param("tag=a1&tag=b1&tag.all=1", [{"tag a1", "tag b1"}], id="two of all values"),
+        pytest.param("type=x&type=y&tag=z", [{"type x", "type y", "tag z"}], id="three"),
+        pytest.param(
+            "q=zzqqxx&mode=keyword&type=nosuch&from=2024-01-01",
+            [{"the words “zzqqxx”", "type nosuch"}],
+            id="words and a filter",
+        ),
+        pytest.param("since=1min&author=nobody", [{"the dates", "author nobody"}], id="dates"),
+        pytest.param(
+            "&".join(f"{key}=nosuch" for key in ("type", "tag", "author", "agent", "source", "concept", "entity")),
+            None,
+            id="seven",
+        ),
+    ],
+)
+def test_wrong_filters_are_found_together(corpus, everyone, querystring, sets):
+    result = ask(querystring, everyone)
+    assert result.total == 0
+    for one in result.relaxations:
+        assert one.count == run(one.query, everyone).total > 0
+    if sets is None:
+        (one,) = result.relaxations
+        assert len(one.also) == 6
+    else:
+        labels = [set(one.label.replace(" and ", ", ").split(", ")) for one in result.relaxations]
+        assert labels == sets
+    # Whatever is left of the filters still applies.
+    assert all(("project=tea" in one.query.querystring()) == ("project" in querystring) for one in result.relaxations)
