@@ -1,5 +1,6 @@
 """The catalogue of tools. Every agent reads each word of its profile at every start."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from agent_tools import category_tools, chatgpt, memory_tools, tools, vocabulary_tools
@@ -27,8 +28,14 @@ _NUMBER: dict[str, Any] = {"type": "integer"}
 _SWITCH: dict[str, Any] = {"type": "boolean"}
 _LIST: dict[str, Any] = {"type": "array", "items": _TEXT}
 _IDS: dict[str, Any] = {"type": "array", "items": _NUMBER}
+
+
+def _choice(names: Iterable[str]) -> dict[str, Any]:
+    return {"type": "string", "enum": list(names)}
+
+
 _OUTPUT: dict[str, Any] = {
-    "format": {"enum": ["toon", "json"]},
+    "format": _choice(["toon", "json"]),
     "max_tokens": {"type": "integer", "description": f"budget, {DEFAULT_TOKENS:,}"},
 }
 # The same without descriptions, which search has given.
@@ -49,7 +56,7 @@ _FURTHER_FILTERS: dict[str, Any] = {
     "updated_since": _TEXT,
     "as_of": _TEXT,
 }
-_SCOPE: dict[str, Any] = {"enum": [scope.value for scope in FacetScope]}
+_SCOPE: dict[str, Any] = _choice(FacetScope)
 _PAGE: dict[str, Any] = {"page": _NUMBER, "limit": _NUMBER}
 _RECORD: dict[str, Any] = {
     "title": _TEXT,
@@ -76,13 +83,14 @@ CORE = (
         tools.search,
         {
             "query": {"type": "string", "description": 'words, "phrase", prefix*, -not, or'},
-            "mode": {"enum": [mode.value for mode in Mode]},
+            "mode": _choice(Mode),
             **_FILTERS,
             "from": {"type": "string", "description": "YYYY-MM-DD"},
             **_FURTHER_FILTERS,
-            "include_facets": {**_LIST, "type": ["boolean", "array"], "description": "counts; [tag, date]: of these"},
+            "include_facets": {"type": "boolean", "description": "counts"},
+            "facets": {**_LIST, "description": "counts of these, such as tag, date"},
             "facet_scope": _SCOPE,
-            "orderBy": {"enum": ["relevance", "newest", "oldest", "updated", "title"]},
+            "orderBy": _choice(["relevance", "newest", "oldest", "updated", "title"]),
             **_PAGE,
             **_OUTPUT,
         },
@@ -90,11 +98,10 @@ CORE = (
     ),
     Tool(
         "timeline",
-        "Step 2: what was remembered around a memory (anchor: id or time; or the best hit of query). Takes"
-        " search's filters.",
+        "Step 2: what was remembered around a memory (anchor, or the best hit of query). Takes search's filters.",
         tools.timeline_of,
         {
-            "anchor": {"type": ["integer", "string"]},
+            "anchor": {"type": "string", "description": "id or time"},
             "query": _TEXT,
             "depth_before": _NUMBER,
             "depth_after": _NUMBER,
@@ -109,7 +116,7 @@ CORE = (
         tools.get_observations,
         {
             "ids": _IDS,
-            "orderBy": {"enum": ["given", "newest", "oldest"]},
+            "orderBy": _choice(["given", "newest", "oldest"]),
             "limit": _NUMBER,
             "project": _LIST,
             **_OUTPUT_SHORT,
@@ -122,7 +129,15 @@ CORE = (
         "Search with whole memories: dear, for narrow questions. include_facets: tags, memory_types, date_buckets."
         " Takes search's filters.",
         tools.retrieve_memory,
-        {"query": _TEXT, **_FILTERS, "include_facets": _SWITCH, "facet_scope": _TEXT, **_PAGE, **_OUTPUT_SHORT},
+        {
+            "query": _TEXT,
+            **_FILTERS,
+            "include_facets": _SWITCH,
+            "facets": _LIST,
+            "facet_scope": _SCOPE,
+            **_PAGE,
+            **_OUTPUT_SHORT,
+        },
         inputs=(SearchQuery,),
     ),
     Tool(
@@ -130,7 +145,7 @@ CORE = (
         "Categories with counts.",
         category_tools.list_categories,
         {
-            "sort_by": {"enum": list(CATEGORY_SORTS)},
+            "sort_by": _choice(CATEGORY_SORTS),
             "filter": _TEXT,
             "include_hierarchy": _SWITCH,
             **_PAGE,
@@ -158,7 +173,7 @@ CORE = (
         category_tools.list_concepts_in_category,
         {
             "category": _TEXT,
-            "sort_by": {"enum": list(CONCEPT_SORTS)},
+            "sort_by": _choice(CONCEPT_SORTS),
             "include_children": _SWITCH,
             "limit": _NUMBER,
             **_OUTPUT_SHORT,
@@ -191,7 +206,7 @@ CORE = (
             "id": _NUMBER,
             "content": _TEXT,
             **_RECORD,
-            "state": {"enum": ["active", "proposed", "archived", "deleted"]},
+            "state": _choice(["active", "proposed", "archived", "deleted"]),
             "superseded_by": {"type": "string", "description": "#id"},
             "reason": _TEXT,
         },
@@ -219,10 +234,10 @@ FURTHER = (
         "A facet's values with counts. Takes search's filters.",
         vocabulary_tools.list_values,
         {
-            "facet": {"enum": list(FACET)},
+            "facet": _choice(FACET),
             "search": {"type": "string", "description": "in names"},
-            "sort": {"enum": ["count", "name", "typical"]},
-            "facet_scope": _TEXT,
+            "sort": _choice(["count", "name", "typical"]),
+            "facet_scope": _SCOPE,
             **_PAGE,
         },
         inputs=(SearchQuery, FacetListing, OutputOptions),
@@ -295,8 +310,8 @@ FURTHER = (
         " move: category, parent. merge: sources, target.",
         vocabulary_tools.curate,
         {
-            "operation": {"enum": list(vocabulary_tools.OPERATIONS)},
-            "kind": {"enum": ["category", "concept", "entity", "tag"]},
+            "operation": _choice(vocabulary_tools.OPERATIONS),
+            "kind": _choice(["category", "concept", "entity", "tag"]),
             "term": _TEXT,
             "name": _TEXT,
             "how": _TEXT,

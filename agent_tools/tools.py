@@ -112,6 +112,7 @@ COUNTED_VALUES = 50
 # Characters of a value before and after a change.
 _VALUE_LENGTH = 200
 _NAMED_SHOWN = 5
+FACETS_ARGUMENT = "facets"
 # What facets count: the values of a facet by its key, and how many memories are how old.
 DATES = "date"
 COUNTABLE = {
@@ -308,16 +309,20 @@ def count_results(query: SearchQuery, pairs: Iterable[Pair]) -> SearchQuery:
 
 def _split_facets(arguments: Arguments, usual: Iterable[str]) -> tuple[Sequence[str], Arguments]:
     """The facets to count, and the arguments with a switch in place of their list. Raises QueryError."""
-    name = next((key for key in arguments if ALIASES.get(key, key) == "include_facets"), "")
-    named = [str(item).strip() for item in items_of(arguments.get(name))]
+    rest = {key: value for key, value in arguments.items() if key != FACETS_ARGUMENT}
+    name = next((key for key in rest if ALIASES.get(key, key) == "include_facets"), "include_facets")
+    # Both take a list, since programs may send one where the schema has a switch.
+    given = arguments.get(FACETS_ARGUMENT) or arguments.get(name)
+    named = [str(item).strip() for item in items_of(given)]
     if len(named) <= 1 and {one.lower() for one in named} <= _SWITCHES:
-        return tuple(usual), arguments
+        return tuple(usual), rest
     if wrong := [one for one in named if one not in COUNTABLE]:
+        where = FACETS_ARGUMENT if arguments.get(FACETS_ARGUMENT) else name
         what = f"{legible(wrong[0], 60)!r} is neither true, false nor a facet"
         keys = list(dict.fromkeys(COUNTABLE.values()))
         near = close_to(wrong[0], COUNTABLE)
-        raise QueryError([Problem(name, what, f"write true, or a list of {', '.join(keys)}", near)])
-    return [COUNTABLE[one] for one in named], {**arguments, name: True}
+        raise QueryError([Problem(where, what, f"write true, or a list of {', '.join(keys)}", near)])
+    return [COUNTABLE[one] for one in named], {**rest, name: True}
 
 
 # --- tools -------------------------------------------------------------------------------------------------------
