@@ -183,14 +183,16 @@ CORE = (
     ),
     Tool(
         "store_memory",
-        "Remember something lasting. Search first: better update. Also takes importance, authors,"
-        " links, external_id, source_url.",
+        "Remember something lasting. Search first: better update. The same external_id replaces. Also takes"
+        " importance, authors, links, source_url.",
         tools.store_memory,
         {
             "content": {"type": "string", "description": "Markdown"},
             "project": _TEXT,
             **_RECORD,
+            "external_id": _TEXT,
             "supersedes": {"type": "array", "items": _TEXT, "description": "#id"},
+            "if_match": _TEXT,
         },
         inputs=(StrictMemoryRecord,),
         required=("content",),
@@ -199,13 +201,16 @@ CORE = (
     ),
     Tool(
         "update_memory",
-        "Change fields; a list given replaces the old one. state=deleted takes it out of sight. Also takes what"
-        " store_memory takes.",
+        "Change fields; a list given replaces the old one. state=deleted takes it out of sight. if_match: only that"
+        " version. Also takes what store_memory takes.",
         tools.update_memory,
         {
             "id": _NUMBER,
+            "if_match": _TEXT,
             "content": _TEXT,
             **_RECORD,
+            "add_tags": _LIST,
+            "remove_tags": _LIST,
             "state": _choice(["active", "proposed", "archived", "deleted"]),
             "superseded_by": {"type": "string", "description": "#id"},
             "reason": _TEXT,
@@ -274,9 +279,17 @@ FURTHER = (
     ),
     Tool(
         "restore",
-        "Undelete a memory, take it back to after an event of its history, or undo a forget.",
+        "Undelete a memory, take it back to after an event of its history, or undo a forget. despite_successor: also"
+        " what was superseded.",
         memory_tools.restore,
-        {"id": _NUMBER, "event": _TEXT, "forgotten": _NUMBER, "reason": _TEXT},
+        {
+            "id": _NUMBER,
+            "event": _TEXT,
+            "despite_successor": _SWITCH,
+            "forgotten": _NUMBER,
+            "reason": _TEXT,
+            "if_match": _TEXT,
+        },
         scope="write",
     ),
     Tool(

@@ -27,9 +27,9 @@ from explorer.graph.path_page import PathEndError
 from explorer.graph.queries import NameUnknownError
 from explorer.timeline_api import cut_title, index_row
 from explorer.visible_tree import CategoryNotFoundError
-from memories.history import EventNotFoundError, HistoryEvent, memory_history, superseded_by
+from memories.history import EventNotFoundError, HistoryEvent, memory_history, rivals_of, superseded_by
 from memories.models import Memory, Project
-from memories.queries import MemoryDetail
+from memories.queries import MemoryDetail, memory_version
 from memories.recalls import recalled
 from memories.records import SUPERSEDES_REL, MemoryChanges, MemoryId, MemoryRecord, Slug100, StrictMemoryRecord
 from memories.services import (
@@ -37,9 +37,13 @@ from memories.services import (
     ChangeRefusedError,
     MemoryNotFoundError,
     NotAllowedError,
+    NoVersionError,
+    SuccessorError,
+    VersionConflictError,
     memory_create,
     memory_link,
     memory_update,
+    memory_upsert,
 )
 from search.facets import FACET, FACETS, Facet
 from search.near_duplicates import near_duplicates
@@ -276,6 +280,18 @@ def _explained(error: Exception, tool: Tool) -> str:
             suggestion = "The events are in history(id=…)."
         case AlreadyExistsError():
             suggestion = f"Change the existing memory: update_memory(id={error.memory_id}, …)."
+        case SuccessorError():
+            suggestion = (
+                f"Work with #{error.successor_id}. If the user wants #{error.memory_id} back all the same, call"
+                " restore again with despite_successor=true."
+            )
+        case VersionConflictError():
+            suggestion = (
+                f"Read it again with get_observations(ids=[{error.memory_id}]), put your change to what is there now,"
+                f" and send if_match={error.version}."
+            )
+        case NoVersionError():
+            suggestion = "Leave out if_match to store it as a new memory."
         case ScopeMissingError() | NotAllowedError():
             suggestion = "Tell the user that this key lacks permission; another key may have it."
         case ApiError() | ChangeRefusedError():
@@ -393,7 +409,15 @@ def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
 
 
 def store_memory(arguments: Arguments, viewer: Viewer) -> str:
-    memory = memory_create(record=read_model(StrictMemoryRecord, _given(arguments)), viewer=viewer)
+    given = _given(arguments)
+    version = read_model(VersionRef, {"if_match": given.pop("if_match", "")}).if_match
+    record = read_model(StrictMemoryRecord, given)
+    if record.id:
+        memory, is_new = memory_upsert(record=record, viewer=viewer, if_version=version)
+    elif version:
+        raise QueryError([Problem("if_match", "goes with external_id", "or call update_memory(id=…, if_match=…)")])
+    else:
+        memory, is_new = memory_create(record=record, viewer=viewer), True
     near = near_duplicates(memory, viewer)
     alike = [
         f"#{one.id} {cut_title(one.title)} ({one.project}, {one.state}): {one.similarity:.2f} by {one.by}"
@@ -402,7 +426,8 @@ def store_memory(arguments: Arguments, viewer: Viewer) -> str:
     more: dict[str, Any] = {"near_duplicates": alike} if alike else {}
     if near.reason:
         more["near_duplicates_note"] = f"not looked for by meaning: {near.reason}"
-    return written(memory, "stored", **_first_of_project(memory, viewer), **_supersedes(memory, viewer), **more)
+    done = "stored" if is_new else "replaced the memory with this external_id"
+    return written(memory, done, **_first_of_project(memory, viewer), **_supersedes(memory, viewer), **more)
 
 
 def _first_of_project(memory: Memory, viewer: Viewer) -> dict[str, str]:
@@ -428,19 +453,26 @@ def _supersedes(memory: Memory, viewer: Viewer) -> dict[str, list[str]]:
     ]
     if len(replaced) > _NAMED_SHOWN:
         lines.append(f"and {len(replaced) - _NAMED_SHOWN} more")
-    return {"supersedes": lines} if lines else {}
+    rivals = [
+        f"#{one.id} {cut_title(one.title)} superseded the same memory and is still {one.state}; if this replaces it"
+        f" too: {call_text('relate', id=memory.pk, target=one.id, rel=SUPERSEDES_REL)}"
+        for one in rivals_of(replaced, viewer)
+    ]
+    return ({"supersedes": lines} if lines else {}) | ({"also_active": rivals} if rivals else {})
 
 
 def update_memory(arguments: Arguments, viewer: Viewer) -> str:
     given = _given(arguments)
-    named = read_model(MemoryRef, {"id": given.pop("id", None), "reason": given.pop("reason", "")})
+    named = read_model(MemoryRef, {key: given.pop(key) for key in MemoryRef.model_fields if key in given})
     if not given:
         raise QueryError(
             [Problem("", "nothing to change is given", "name the fields to change, such as tags or content")]
         )
     changes = read_model(MemoryChanges, given)
     before = _last_event(named.id, viewer)
-    memory = memory_update(memory_id=named.id, changes=changes, viewer=viewer, reason=named.reason)
+    memory = memory_update(
+        memory_id=named.id, changes=changes, viewer=viewer, reason=named.reason, if_version=named.if_match
+    )
     last = _last_event(named.id, viewer)
     older = _supersedes(memory, viewer) if changes.supersedes or changes.links else {}
     if last is None or before is None:
@@ -459,7 +491,13 @@ def relate(arguments: Arguments, viewer: Viewer) -> str:
 # --- from results to rows ----------------------------------------------------------------------------------------
 
 
-class MemoryRef(BaseModel):
+class VersionRef(BaseModel):
+    """The version that a memory must have to be changed; any if it is empty."""
+
+    if_match: Annotated[str, Field(max_length=100)] = ""
+
+
+class MemoryRef(VersionRef):
     """The memory to change, and the reason."""
 
     id: MemoryId
@@ -509,6 +547,7 @@ def _whole(detail: MemoryDetail) -> dict[str, CellValue]:
         "type": memory.memory_type,
         "project": memory.project.slug,
         "state": memory.state,
+        "version": memory_version(memory),
         "superseded_by": detail.superseded_by.id if detail.superseded_by else None,
         "tags": list(memory.tags),
         "categories": [node.path for node in detail.categories],
@@ -649,6 +688,7 @@ def _next_page(query: SearchQuery) -> Callable[[int], str]:
 def written(memory: Memory, done: str, **more: Any) -> str:
     """The reply to a write: the memory, where it is, and what differs from before."""
     row = {"id": memory.pk, "done": done, "title": memory.title, "project": memory.project.slug, "state": memory.state}
+    row["version"] = memory_version(memory)
     return encode({**row, **more}, "toon")
 
 

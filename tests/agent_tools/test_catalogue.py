@@ -9,7 +9,7 @@ from agent_tools.answers import offered
 from agent_tools.catalogue import PROFILES, TOOL, TOOLS
 from agent_tools.memory_tools import RestoreRequest, SimilarTo
 from agent_tools.rendering import OutputOptions
-from agent_tools.tools import FACETS_ARGUMENT, MemoryLinkRequest, names_of
+from agent_tools.tools import FACETS_ARGUMENT, MemoryLinkRequest, MemoryRef, names_of
 from agent_tools.vocabulary_tools import AboutRequest
 from agent_tools.workflow import DEFAULT_PROFILE, PROFILE_NAMES, WORKFLOW
 from search.facets import FACETS
@@ -47,7 +47,8 @@ def test_every_argument_that_is_offered_is_taken():
         "list_categories": set(OutputOptions.model_fields),
         "category_search": set(OutputOptions.model_fields),
         "list_concepts_in_category": set(OutputOptions.model_fields),
-        "update_memory": {"id", "reason"},
+        "store_memory": {"if_match"},
+        "update_memory": set(MemoryRef.model_fields),
         "relate": set(MemoryLinkRequest.model_fields),
         "list_values": {"facet"},
         "about": set(AboutRequest.model_fields),

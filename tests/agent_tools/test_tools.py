@@ -182,7 +182,7 @@ def test_budget_says_how_to_go_on(ids):
 
 def test_stored_memory_is_found_changed_and_connected(ids):
     stored = toon_format.decode(told("store_memory", content="Relined the brake.", project="boat", tags=["crane"]))
-    assert list(stored) == ["id", "done", "title", "project", "state", "near_duplicates_note"]
+    assert list(stored) == ["id", "done", "title", "project", "state", "version", "near_duplicates_note"]
     assert list(stored.values())[1:5] == ["stored", "Relined the brake.", "boat", "active"]
     changed = told("update_memory", id=stored["id"], type="fix", tags=["brake"], reason="clearer")
     assert "done: updated" in changed
