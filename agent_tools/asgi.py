@@ -112,7 +112,7 @@ class McpApplication:
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a call of a tool, in its turn."""
         viewer = await sync_to_async(authenticate, thread_sensitive=False)(scope)
-        _profile_of(scope)
+        _asked_of(scope)
         if scope["method"] != "POST":
             # A stream would only wait: there are no sessions, and the server has nothing to say unasked.
             raise ApiError(
@@ -202,7 +202,8 @@ def _load() -> Any:
 
     def caller_of(context: Any) -> Caller:
         scope = context.request.scope
-        return Caller(_profile_of(scope), f"{scope['scheme']}://{context.request.headers['host']}")
+        asked = _asked_of(scope)
+        return Caller(asked.tools, asked.structured, f"{scope['scheme']}://{context.request.headers['host']}")
 
     return StreamableHTTPSessionManager(
         build_server(viewer_of, caller_of),
@@ -212,15 +213,16 @@ def _load() -> Any:
     )
 
 
-def _profile_of(scope: Scope) -> str:
-    """The profile of tools in the query string of a request. Raises QueryError."""
-    return McpRequest.from_pairs(parse_qsl(scope["query_string"].decode("latin-1"))).tools
+def _asked_of(scope: Scope) -> "McpRequest":
+    """The parameters in the query string of a request. Raises QueryError."""
+    return McpRequest.from_pairs(parse_qsl(scope["query_string"].decode("latin-1")))
 
 
 class McpRequest(Params):
     """The query string of the address that a client connects to."""
 
     tools: Literal["core", "all", "chatgpt"] = DEFAULT_PROFILE
+    structured: bool = True
 
 
 # --- bodies ------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
+from agent_tools.outputs import Shape
 from agent_tools.rendering import (
     CellValue,
     OneLine,
@@ -131,17 +132,26 @@ _SWITCHES = {"0", "1", "true", "false", "yes", "no", "on", "off"}
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool. `properties` are the arguments of its schema; it also accepts the other names of its `inputs`."""
+    """A tool. `properties` are the arguments of its schema; it also accepts the other names of its `inputs`.
+
+    `output` is the shape of its replies as data.
+    """
 
     name: str
     description: str
     run: Callable[[Arguments, Viewer], str]
+    output: Shape
     properties: Mapping[str, Any]
     inputs: tuple[type[BaseModel], ...] = ()
     required: tuple[str, ...] = ()
     scope: str = "read"
     destructive: bool = False
     idempotent: bool = True
+
+    @property
+    def title(self) -> str:
+        """The name as people read it."""
+        return self.name.strip("_").replace("_", " ").capitalize()
 
     @property
     def schema(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ async def over_stdio(parameters, talk):
 async def ask(client, name, **arguments):
     result = await client.call_tool(name, arguments)
     assert not result.is_error, result.content[0].text
-    assert result.structured_content is None
+    assert result.structured_content
     return result.content[0].text
 
 
@@ -85,7 +85,7 @@ def check_way(ids, way):
     assert found["memories"][0] == {
         "id": ids["b1"],
         "title": "Crane brake slips",
-        "date": "2024-02-01",
+        "date": "2024-02-01T07:00",
         "type": "bugfix",
         "project": "boat",
     }
