@@ -76,7 +76,9 @@ def python_to_use() -> str:
 
 def install(extra: str) -> None:
     """Run pip, unless its input is what it was when it last succeeded. Any extra covers running too."""
-    words_only, unlocked = switched_on("WITHOUT_EMBEDDINGS"), switched_on("WITHOUT_LOCK")
+    # Neither a wheel nor a lock file needs torch.
+    words_only = extra in {"release", "lock"} or switched_on("WITHOUT_EMBEDDINGS")
+    unlocked = switched_on("WITHOUT_LOCK")
     wanted = f"{digest_of_requirements()}{' words' if words_only else ''}{' unlocked' if unlocked else ''}"
     covering = [extra] if extra else ["run", *EXTRAS]
     stamps = [VENV / f"installed-{name}" for name in covering]

@@ -34,9 +34,14 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.exit(
             f"This Python ({sys.executable}) lacks the package {error.name}. "
-            "Use that of `make run`: .venv/bin/python manage.py …"
+            "Use the one that the packages are installed in: .venv/bin/python manage.py … after `make run`."
         )
 
+    if sys.argv[1:] == ["--version"]:
+        from web.version import read_version
+
+        sys.stdout.write(f"{read_version()}\n")
+        return
     try:
         if sys.argv[1:2] and sys.argv[1] in OF_A_SITE and "--help" not in sys.argv:
             refuse_without_site()
@@ -44,9 +49,11 @@ def main() -> None:
     except ProgrammingError as error:
         if "--traceback" in sys.argv or not isinstance(error.__cause__, psycopg.errors.UndefinedTable):
             raise
-        from web.command_line import local_command
+        from web.command_line import local_command, start_command
 
-        sys.exit(f"The database lacks tables of Mnemoscope. Start it once (make run), or: {local_command('migrate')}")
+        sys.exit(
+            f"The database lacks tables of Mnemoscope. Start it ({start_command()}), or: {local_command('migrate')}"
+        )
     except ImproperlyConfigured as error:
         if "--traceback" in sys.argv:
             raise
@@ -76,10 +83,12 @@ def refuse_without_site() -> None:
     """End the program if there is no embedded Postgres yet, where one is to be used."""
     from django.conf import settings
 
+    from web.command_line import start_command
+
     embedded = settings.DATABASES["default"].get("EMBEDDED")
     if embedded and not (embedded["data"] / "PG_VERSION").exists():
         sys.exit(
-            f"There is no Mnemoscope in {settings.HOME}. Start one there with: make run. "
+            f"There is no Mnemoscope in {settings.HOME}. Start one there with: {start_command()}. "
             "If yours is in another folder, set MNEMOSCOPE_HOME to it, as for the server."
         )
 

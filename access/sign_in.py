@@ -85,7 +85,7 @@ def remember_browser(response: HttpResponse, user: AbstractBaseUser) -> None:
 
 
 def known_browser(request: HttpRequest, name: str) -> str:
-    """What names a browser with which this account has signed in; empty for any other."""
+    """The name of a browser with which this account has signed in; empty for any other."""
     try:
         owner, browser = signing.loads(request.COOKIES.get(browser_cookie(), ""), salt=_BROWSER, max_age=_BROWSER_KNOWN)
     except signing.BadSignature:

@@ -233,7 +233,7 @@ def sender_of(scope: Scope) -> str:
 
 
 def allowance_of(scope: Scope) -> Allowance:
-    """Who sends a large body, and how large it may be. Raises why nobody may."""
+    """The sender of a large body, and how large it may be. Raises why nobody may."""
     if _is_for_worker(scope):
         return Allowance("claude-mem", worker.MAX_BYTES)
     if scope["path"] in OAUTH_PATHS:

@@ -118,7 +118,7 @@ COUNTED_VALUES = 50
 _VALUE_LENGTH = 200
 _NAMED_SHOWN = 5
 FACETS_ARGUMENT = "facets"
-# What facets count: the values of a facet by its key, and how many memories are how old.
+# The facets that may be counted: by their names, and the dates.
 DATES = "date"
 COUNTABLE = {
     **{name: spec.key for spec in FACETS for name in (spec.key, spec.api_name)},
@@ -659,7 +659,7 @@ def _counts(result: SearchResult, wanted: Collection[str]) -> dict[str, Any]:
 
 
 def scope_line(query: SearchQuery, keys: Iterable[str]) -> dict[str, str]:
-    """What is counted in facets with a selection; elsewhere both ways count the same."""
+    """A note on the counts of facets with a selection; elsewhere both ways count the same."""
     if not any(key in FACET and query.selection(key).restricts for key in keys):
         return {}
     if query.facet_scope is FacetScope.RESULTS:

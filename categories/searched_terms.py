@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from text.analysis import index_terms, to_tsvector
+from text.analysis import VERSION, index_terms, to_tsvector
 from text.bulk_terms import placed_terms
 
 # Rows per statement.
@@ -93,8 +93,8 @@ SEARCHED = (ENTITIES, CONCEPTS, CATEGORIES, RELATIONSHIPS)
 SEARCHED_KINDS = {searched.kind: searched for searched in SEARCHED}
 
 _LANGUAGES = "(SELECT string_agg(DISTINCT language, ' ' ORDER BY language) FROM memories_project)"
-# Terms depend on the languages of all projects: a new language changes the hash.
-_HASH = f"md5(concat({_LANGUAGES}, ' ', {{text}}))"
+# Terms depend on the analysis and on the languages of all projects: a new one changes the hash.
+_HASH = f"md5(concat({VERSION}, ' ', {_LANGUAGES}, ' ', {{text}}))"
 
 
 def terms_refresh(searched: SearchableTable, ids: Collection[int]) -> int:

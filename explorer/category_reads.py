@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import numpy as np
 from django.db import connection
@@ -277,7 +278,8 @@ def _concepts_in(engine: Engine, request: ConceptListRequest, viewer: Viewer) ->
             category=visible.describe(node),
             numbers=numbers,
             concepts=concepts,
-            message=_message(numbers, visible.counts.numbers(node.id).memories),
+            message=_message(numbers, visible.counts.numbers(node.id).memories)
+            or ("" if concepts else _without_concepts(numbers, visible.describe(node).node.path)),
             others=others,
             warnings=(
                 *request.notices,
@@ -309,6 +311,14 @@ def _message(numbers: Totals, with_below: int) -> str:
     return (
         "No documents, chunks, or concepts found in this category. This category may have been assigned but content"
         " hasn't been indexed yet."
+    )
+
+
+def _without_concepts(numbers: Totals, path: str) -> str:
+    return (
+        f"None of its {numbers.memories:,} memories has a concept. What is typical there are its tags and entities: the"
+        f" tool list_values(facet=tag, category={path}, sort=typical), or"
+        f" /api/facets/tag?{urlencode({'category': path, 'sort': 'typical'})}."
     )
 
 

@@ -47,7 +47,7 @@ from explorer.sidebar import (
 from search.facets import FACET, STATES
 from search.histogram_split import SPLIT_KEYS
 from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort
-from search.result import NONE_CONTAINS, FilterRelaxation, NamedTerm, SearchResult, SearchWarning
+from search.result import NONE_CONTAINS, REFUSED, FilterRelaxation, NamedTerm, SearchResult, SearchWarning
 from search.typed import Understood, as_text
 from search.unified.rows import UnifiedHit
 from search.unified.service import UnifiedResult
@@ -89,9 +89,6 @@ class Notice:
     suggestion: str = ""
     links: tuple[Link, ...] = ()
     is_error: bool = False
-    is_ignored: bool = False
-    """Whether it is about a parameter that has no effect."""
-
     details: str = ""
     """A long list, which is folded."""
 
@@ -194,7 +191,7 @@ def build_context(
 ) -> ExplorerContext:
     """The context of the explore page.
 
-    `problems` are notices about parameters that were ignored, `notes` those about the text; `unified` is the result of
+    `problems` are notices about parameters that cannot be read, `notes` others; `unified` is the result of
     unified search, if any, and `known` the fact or term that fits a search for memories best; `pending` are typed
     filters that are not applied yet; `opened` are the ids of the parts that the reader has open; `arrangement` is how
     the reader arranges the facets.
@@ -215,9 +212,10 @@ def build_context(
     table = build_table(query, result, hits, zone) if view is View.TABLE else None
     own_fields |= {"column"} if table else {"colour"} if view is View.MAP else set()
     own_fields |= {panel.all_switch.name for panel in panels if panel.all_switch}
+    own_fields -= {key for key, _ in query.refused} - {"q"}
     controls = [row for panel in panels for row in panel.controls()]
     return ExplorerContext(
-        text=query.text,
+        text=query.text or dict(query.refused).get("q", ""),
         as_text=as_text(query.search),
         text_url=text_url(query),
         pending=listed(list(pending)),
@@ -252,7 +250,6 @@ def build_context(
         views=_views(query) if unified is None and empty is None else (),
         table=table,
         pager=_pager(query, result, unified),
-        # An ignored filter means more results than intended: too risky to edit.
         retag=_retag(query, result) if may_write and not problems else None,
         selection=_selection(result) if may_write and not problems and empty is None else None,
         new_url=new_url(query.project[0] if len(query.project) == 1 else "") if may_write else "",
@@ -274,7 +271,7 @@ def typed_notices(understood: Understood[PageQuery]) -> tuple[Notice, ...]:
 
 
 def problem_notices(problems: Iterable[Problem]) -> tuple[Notice, ...]:
-    """A notice for each parameter that could not be read and was ignored."""
+    """A notice for each parameter that could not be read."""
     return tuple(_problem_notice(problem) for problem in problems)
 
 
@@ -283,11 +280,11 @@ def _problem_notice(problem: Problem) -> Notice:
         # Names that the address of a page can have; the other spellings are for programs.
         near = dict.fromkeys(ALIASES.get(name, name) for name in problem.did_you_mean)
         return Notice(
-            text=f"Ignored the unknown parameter “{problem.parameter}”.",
+            text=f"“{problem.parameter}” is not a parameter of this page.",
             suggestion=did_you_mean_text([f"“{name}”" for name in near]),
             details=f"{problem.suggestion[:1].upper()}{problem.suggestion[1:]}.",
         )
-    return Notice(problem.message, problem.parameter, _advice(problem), is_error=True, is_ignored=True)
+    return Notice(problem.message, problem.parameter, _advice(problem), is_error=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +384,9 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
             Link(text, explore_url(query.with_(text=text)), f"Search for {text} instead")
             for text in warning.did_you_mean
         )
+    if warning.parameter == REFUSED and query.refused:
+        links = (Link("Search without it", explore_url(query.replace(refused=()))),)
+        return Notice(warning.message, links=links, is_error=True)
     if warning.parameter == "page" and query.page > pages:
         last = query.model_copy(update={"page": pages})
         return Notice(warning.message, links=(Link(f"Go to page {pages:,}", explore_url(last)),))

@@ -12,16 +12,14 @@ from access.viewer import Viewer
 from memories.queries import visible_to
 from search.engines.base import Engine, EngineQuery, EngineTimeoutError, Filter, LanguageText, Value
 from search.facet_counts import value_terms
-from search.facets import DATE_KEY, DEFAULT_STATES, FACET, STATES_THEN, FacetKind
-from search.plan import ResolvedQuery, explain_unknown, named_candidates
+from search.facets import DATE_KEY, DEFAULT_STATES, FACET, HIDDEN_STATES, STATES_THEN, FacetKind
+from search.plan import ResolvedQuery, build_vector_query, explain_unknown, named_candidates
 from search.query import SearchQuery, Selection, Sort
 from search.result import FilterRelaxation, SearchWarning, page_warnings
 from text.analysis import Pattern, analyse_token, fold, phrase_pattern, tokens
 from text.formatting import listed, memories
 from text.query_syntax import TextQuery
 
-# The states that a search leaves out unless it asks for them.
-_HIDDEN = ("archived", "superseded")
 # Sets of filters that are counted at once, and that are offered.
 _MAX_SETS = 60
 _MAX_RELAXATIONS = 3
@@ -49,13 +47,13 @@ def count_alternatives(
     """
     plan = resolved.plan
     asks_state = query.selection("state").restricts or bool(query.as_of)
-    hidden_states = replace(plan.filter("state") or Filter("state"), include=tuple((one,) for one in _HIDDEN))
+    hidden_states = replace(plan.filter("state") or Filter("state"), include=tuple((one,) for one in HIDDEN_STATES))
     plans = [] if asks_state or states is not None else [plan.with_filter(hidden_states)]
-    removals = list(_removals(query, resolved)) if total == 0 else []
+    removals = list(_removals(query, resolved)) if total == 0 and not plan.is_refused else []
     sizes = engine.match([*plans, *(one.of_plan(plan) for one in removals)])
     hidden = sizes.pop(0).total if plans else 0
     if states is not None and not asks_state:
-        hidden = sum(states.get(state, 0) for state in _HIDDEN)
+        hidden = sum(states.get(state, 0) for state in HIDDEN_STATES)
     counts = [found.total for found in sizes]
     relaxations = tuple(
         _relaxation(engine, query, plan, [one], count) for one, count in zip(removals, counts, strict=True)
@@ -119,6 +117,12 @@ def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[_Removal]
     if query.as_of:
         now = partial(_as_of_now, asks_state=query.selection("state").restricts)
         yield _Removal("as_of", query.as_of, "the date of validity", partial(_cleared, name="as_of"), now)
+    if query.min_similarity is not None and resolved.plan.meaning is not None:
+        meaning = build_vector_query(query.with_(min_similarity=None), resolved.plain_text)[0]
+        value, label = f"{query.min_similarity:g}", "the least similarity"
+        yield _Removal(
+            "min_similarity", value, label, lambda q: q.with_(min_similarity=None), partial(replace, meaning=meaning)
+        )
     for key, chosen in query.selections().items():
         yield from _removals_of(key, chosen, resolved)
 
@@ -332,7 +336,7 @@ def has_no_words(engine: Engine, resolved: ResolvedQuery, total: int) -> bool:
     plan = resolved.plan
     if not plan.texts or plan.texts[0].words.is_empty:
         return False
-    if total and (plan.meaning is not None or plan.named):
+    if plan.meaning is not None or plan.named:
         return not engine.any_match([plan.by_words])[0]
     return total == 0
 

@@ -42,6 +42,8 @@ class HitDetail(Enum):
 
 # The parameter of warnings about the counts of all memories, which no parameter of a request changes.
 COUNTS = "counts"
+# The parameter of the warning that something of a search cannot be read or resolved, so that nothing matches.
+REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
 from operator import add, itemgetter
 from typing import NamedTuple
 
@@ -18,8 +19,6 @@ from text.analysis import (
     TOKEN,
     analyse_token,
     index_terms,
-    is_hyphenated,
-    needs_no_position,
     quote_term,
     single_term,
     to_tsvector,
@@ -36,10 +35,8 @@ _MAX_CACHED = 400_000
 _MAX_LENGTH = 60
 _NUMBER = re.compile(r"\d{4}")
 
-FieldTerms = tuple[str, str] | list[tuple[str, int]]
-"""The terms of a field. Usually two texts: words with consecutive positions, and hyphenated terms whose positions no
-query needs. Otherwise each term with its position.
-"""
+FieldTerms = str | list[tuple[str, int]]
+"""The terms of a field: usually a text of words with consecutive positions, otherwise each term with its position."""
 
 
 class PlacedTerms(NamedTuple):
@@ -57,7 +54,7 @@ class _Piece(NamedTuple):
 
     terms: tuple[tuple[str, str, int], ...]
     width: int
-    texts: tuple[str, str] | None
+    text: str | None
     """As in `FieldTerms`."""
 
 
@@ -85,7 +82,7 @@ def placed_terms(fields: list[tuple[str, str]], language: str = "english", *, is
                 terms, width = _mixed(pieces, words, language, _PLACES[weight], position, entries)
             else:
                 found = list(filter(None, words))
-                terms, width = (" ".join(found), ""), len(found)
+                terms, width = " ".join(found), len(found)
                 entries += map(add, found, _PLACES[weight][position : position + width])
             placed.append(terms)
             position += width + (0 if is_joined and not number else FIELD_GAP)
@@ -98,20 +95,15 @@ def placed_terms(fields: list[tuple[str, str]], language: str = "english", *, is
 
 def join_fields(first: FieldTerms, second: FieldTerms) -> FieldTerms:
     """The terms of two fields as those of one, the second right after the first."""
-    if isinstance(first, tuple) and isinstance(second, tuple):
-        words, hyphenated = (" ".join(filter(None, both)) for both in zip(first, second, strict=True))
-        return words, hyphenated
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first} {second}".strip()
     before = _with_positions(first)
     width = max((at for _, at in before), default=-1) + 1
     return [*before, *((term, width + at) for term, at in _with_positions(second))]
 
 
 def _with_positions(terms: FieldTerms) -> list[tuple[str, int]]:
-    if isinstance(terms, list):
-        return terms
-    words, hyphenated = terms
-    # No query needs the positions of the latter.
-    return [*((term, at) for at, term in enumerate(words.split())), *((term, 0) for term in hyphenated.split())]
+    return terms if isinstance(terms, list) else [(term, at) for at, term in enumerate(terms.split())]
 
 
 def _are_too_many(entries: list[str]) -> bool:
@@ -140,22 +132,12 @@ def _mixed(
             entries.append(word + places[position + width])
             found.append(word)
             width += 1
-    return _texts(found) or _each_placed(found), width
+    return _text(found) or _each_placed(found), width
 
 
-def _texts(found: Sequence[str | _Piece]) -> tuple[str, str] | None:
-    words: list[str] = []
-    hyphenated: list[str] = []
-    for one in found:
-        if isinstance(one, str):
-            words.append(one)
-        elif one.texts is None:
-            return None
-        else:
-            words.append(one.texts[0])
-            if one.texts[1]:
-                hyphenated.append(one.texts[1])
-    return " ".join(words), " ".join(hyphenated)
+def _text(found: Sequence[str | _Piece]) -> str | None:
+    texts = [one if isinstance(one, str) else one.text for one in found]
+    return None if None in texts else " ".join(filter(None, texts))
 
 
 def _each_placed(found: Sequence[str | _Piece]) -> list[tuple[str, int]]:
@@ -177,28 +159,27 @@ def _analyse_piece(text: str, language: str) -> _Piece:
     if len(words) + len(others) >= _MAX_CACHED:
         words.clear()
         others.clear()
-    if (term := single_term(text.rstrip(_ENDS), language)).isalnum():
+    if term := single_term(text.rstrip(_ENDS), language):
         words[text] = term
-        return _Piece(((term, term, 0),), 1, (term, ""))
+        return _Piece(((term, term, 0),), 1, term)
     piece = _analysed(text, language)
-    if piece.texts and len(piece.terms) < 2:
-        words[text] = piece.terms[0][0] if piece.terms else ""
+    if piece.text is not None and len(piece.terms) < 2:
+        words[text] = piece.text
     elif len(text) <= _MAX_LENGTH and not _NUMBER.search(text):
         others[text] = piece
     return piece
 
 
 def _analysed(text: str, language: str) -> _Piece:
-    terms: list[tuple[str, str, int]] = []
-    hyphenated: list[str] = []
-    width = 0
-    for found in TOKEN.findall(text):
-        raw = analyse_token(found, language)
-        if raw.terms:
-            terms += [(term, quote_term(term)[1:-1], width + at) for term, at in sorted(raw.terms, key=itemgetter(1))]
-            width += raw.width
-            if raw.hyphenated and needs_no_position(raw.whole, raw.parts[0]):
-                hyphenated.append(raw.whole)
-    words = [term for term, _, _ in terms if not (hyphenated and is_hyphenated(term))]
-    are_words = len(words) == width == len(terms) - len(hyphenated) and "".join(words).isalnum()
-    return _Piece(tuple(terms), width, (" ".join(words), " ".join(hyphenated)) if are_words or not width else None)
+    raws = [raw for found in TOKEN.findall(text) if (raw := analyse_token(found, language)).terms]
+    starts = accumulate((raw.width for raw in raws), initial=0)
+    placed = [
+        (term, at + start)
+        for raw, start in zip(raws, starts, strict=False)
+        for term, at in sorted(raw.terms, key=itemgetter(1))
+    ]
+    width = sum(raw.width for raw in raws)
+    # Quotes and backslashes need an escape in a literal.
+    are_words = len(placed) == width and "".join(term for term, _ in placed).isalnum()
+    text_of = " ".join(term for term, _ in placed) if are_words or not width else None
+    return _Piece(tuple((term, quote_term(term)[1:-1], at) for term, at in placed), width, text_of)

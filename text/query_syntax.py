@@ -22,6 +22,7 @@ from text.analysis import (
     phrase_pattern,
     prefix_term,
     raw_tokens,
+    without_possessive,
 )
 
 # The terms of a document with their positions and weights, as `index_terms` returns them.
@@ -35,6 +36,8 @@ _AROUND = re.compile(r"\A\W+|\W+\Z")
 _PREFIX = re.compile(r"\w\*\s*\Z")
 # A prefix of a single letter would match nearly everything, and slowly.
 _MIN_PREFIX = 2
+# The beginning of a commit or a checksum, alone or at the end of a name. All of its digits are found as they are.
+_HEXADECIMAL = re.compile(r"(.*[/@:])?(?=[a-f]*[0-9])[0-9a-f]{7,39}")
 _SHORT_FLAG = re.compile(r"-[A-Za-z0-9]{1,2}")
 _LONG_FLAG = re.compile(r"--\w")
 # A text of more words than this, or of more characters in scripts without spaces, is prose, such as a question in
@@ -177,6 +180,7 @@ def parse_text(text: str, language: str = "english") -> TextQuery:
     """Parse a query: words, "quoted phrases", prefixes*, title:words, +required, -excluded, and `or` between
     alternatives.
 
+    Seven hexadecimal digits or more are a prefix too: the beginning of a commit finds it, unless it is in quotes.
     A single dash before one or two characters is a command-line flag (`rm -rf`), not an exclusion; `-"rf"` excludes.
     Prose has no operators but "quoted phrases" of several words, and of very many words only some are searched for.
     """
@@ -234,6 +238,8 @@ class _ParsedText:
         if not raws:
             return
         prefix = "" if self.is_prose else _prefix(written, raws[-1], self.language, self.short)
+        if not (prefix or is_quoted):
+            prefix = _hexadecimal(raws)
         field = (field or "").lower()
         if sign:
             (self.required if sign == "+" else self.excluded)[_pattern(raws, prefix, field)] = None
@@ -244,10 +250,10 @@ class _ParsedText:
 
     def _add_words(self, raws: list[RawToken], prefix: str, field: str, written: str) -> None:
         group = self.groups[-1]
-        # Punctuation is stripped, so that the last word of “what is it?” is a stop word too; symbols, as in `a++`, make
-        # a name.
-        word = fold(_AROUND.sub("", written))
-        if len(raws) == 1 and not raws[0].whole and not prefix and is_stopword(word, self.language):
+        # Punctuation is stripped, so that the last word of “what is it?” is a stop word too, and “what's” is one;
+        # symbols, as in `a++`, make a name of several terms.
+        word = without_possessive(fold(_AROUND.sub("", written)))
+        if len(raws) == 1 and len(raws[0].terms) == 1 and not prefix and is_stopword(word, self.language):
             group.weak[_pattern(raws, "", field)] = word
             return
         # A run of characters written without spaces is a single word; in prose, which has sentences of them, any two.
@@ -259,7 +265,7 @@ class _ParsedText:
             else:
                 runs.extend([together] if unspaced else [[raw] for raw in together])
         for before_last in runs[:-1]:
-            self._add(group.words, _pattern(before_last, "", field))
+            self._add(group.words, _pattern(before_last, _hexadecimal(before_last), field))
         self._add(group.words, _pattern(runs[-1], prefix, field))
 
     def _add(self, found: dict[Pattern, None], pattern: Pattern) -> None:
@@ -328,6 +334,21 @@ def plain_text_of(text: str) -> str:
     return " ".join(part for part in parts if part)
 
 
+def read_exclusions(text: str) -> tuple[tuple[str, ...], str]:
+    """The parts of a typed text that it excludes, and the text with them as words to search for."""
+    excluded: list[str] = []
+
+    def read(chunk: re.Match[str]) -> str:
+        sign, _, _, bare = chunk.groups()
+        if (sign if bare is None else _split_sign(bare, {})[0]) != "-":
+            return chunk.group()
+        excluded.append(chunk.group()[1:].strip('"'))
+        return chunk.group()[1:]
+
+    as_words = _CHUNK.sub(read, text)
+    return tuple(dict.fromkeys(excluded)), as_words
+
+
 def _pattern(raws: list[RawToken], prefix: str, field: str) -> Pattern:
     """Consecutive tokens as a pattern, the last one replaced by the prefix, if any."""
     pattern = phrase_pattern(raws)
@@ -345,6 +366,15 @@ def _prefix(text: str, last: RawToken, language: str, short: dict[str, None]) ->
         short[text.split()[-1]] = None
         return ""
     return prefix
+
+
+def _hexadecimal(raws: list[RawToken]) -> str:
+    """The last term of some tokens if longer hexadecimal numbers that begin with it are meant too; else empty."""
+    *others, (term, _) = raws[-1].wanted
+    found = _HEXADECIMAL.fullmatch(term)
+    # In a name, digits alone are a number.
+    is_number = found is not None and (others or found[1]) and term.removeprefix(found[1] or "").isdigit()
+    return term if found and not is_number else ""
 
 
 def _split_field(bare: str) -> tuple[str, str]:

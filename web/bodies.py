@@ -27,7 +27,7 @@ FREE_BYTES, FREE_SECONDS = 64 * 1024, 10.0
 LEAST_RATE = 16 * 1024
 # Strangers whose bodies are waited for. With one more, the one that has been waited for longest is given up.
 MOST_AWAITED = 250
-# Of a body that is refused as much is read: a client that still sends does not read the answer.
+# As much is read of a body that is refused: a client that still sends does not read the answer.
 _REFUSED_BYTES = 16 * 1024**2
 _PIECE = 1024**2
 # The key of the scope of a request under which its body is, as a file.
@@ -73,7 +73,7 @@ class _ClientLeftError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Who sends a body, and how many bytes it may have."""
+    """The sender of a body, and how many bytes it may have."""
 
     sender: str
     most: int

@@ -11,10 +11,24 @@ _PACKAGED = ("mnemoscope", "site")
 
 def command(arguments: str) -> str:
     """A command with its program: `mnemoscope` of a package, or `manage.py` with the Python of the checkout."""
-    if _SITE.parts[-2:] == _PACKAGED:
+    if _is_packaged():
         return f"mnemoscope {arguments}"
     python = ".venv/bin/python" if Path(sys.prefix) == _SITE / ".venv" else "python"
     return f"{python} manage.py {arguments}"
+
+
+def start_command() -> str:
+    """The command that starts the site."""
+    return "mnemoscope up" if _is_packaged() else "make run"
+
+
+def documentation(name: str) -> str:
+    """The place of a page of the documentation, such as `embeddings.md`."""
+    return str(_SITE / "docs" / name) if _is_packaged() else f"docs/{name}"
+
+
+def _is_packaged() -> bool:
+    return _SITE.parts[-2:] == _PACKAGED
 
 
 def local_command(arguments: str) -> str:

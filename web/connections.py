@@ -44,7 +44,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._timer is not None:
-            # Of headers that have begun, the parser says nothing.
+            # The parser says nothing of headers that have begun.
             self._grow(len(data))
 
     # ── What the parser finds ────────────────────────────────────────────────────────────────────────────────────────

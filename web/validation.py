@@ -139,8 +139,7 @@ def _number_range(detail: ErrorDetails) -> str:
     bound = context.get("ge", context.get("le"))
     if not isinstance(bound, float):
         return ""
-    # Every fraction but a weight is a share.
-    return f"write a number from 0 to {'1,000,000' if 'weight' in detail['loc'] else '1'}"
+    return "write a number from 0 to 1"
 
 
 def _place(location: Sequence[int | str]) -> str:

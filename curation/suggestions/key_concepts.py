@@ -108,8 +108,7 @@ def spans(text: str, language: str, max_words: int) -> Iterator[tuple[str, int, 
 
 def _stem(token: str, language: str) -> list[str]:
     """The stems of a token. An identifier counts as one word; hyphens separate words."""
-    raw = analyse_token(token, language)
-    return [raw.whole] if raw.whole and not raw.hyphenated else list(raw.parts)
+    return [term for term, _ in analyse_token(token, language).wanted]
 
 
 @lru_cache(maxsize=16)

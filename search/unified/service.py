@@ -5,7 +5,7 @@ is loaded (`rows`). Facets and totals are those of the match set of memories.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,10 +15,13 @@ from django.db import connection
 
 from access.viewer import Viewer
 from categories.local_texts import as_array, as_projects
+from categories.paths import fold_name
 from search.engines import with_engine
-from search.engines.base import Engine, EngineQuery, LanguageText
+from search.engines.base import Engine, EngineQuery, Filter, LanguageText
+from search.facet_counts import value_terms
+from search.facets import FACET, HIDDEN_STATES
 from search.meaning import not_ready_warning
-from search.plan import resolve_query
+from search.plan import ResolvedQuery, resolve_query
 from search.query import Mode, SearchQuery
 from search.ranking import Boosts, Ranked, RankWeights, below_successors
 from search.relevance import boosts_of, successors_of
@@ -112,6 +115,7 @@ def unified(
     include_facets: bool | None = None,
     facet_limit: int | None = None,
     with_corpus: bool = False,
+    lenient: bool = False,
 ) -> UnifiedResult:
     """Search memories and the vocabulary. See docs/unified.md."""
     # Without hits: the legs find and rank them.
@@ -123,29 +127,31 @@ def unified(
         facet_limit=facet_limit,
         detail=HitDetail.NONE,
         with_corpus=with_corpus,
+        lenient=lenient,
     )
-    return with_engine(lambda engine: _unified(engine, query, viewer, count_memories), viewer)
+    return with_engine(lambda engine: _unified(engine, query, viewer, count_memories, lenient=lenient), viewer)
 
 
 def _unified(
-    engine: Engine, query: SearchQuery, viewer: Viewer, count_memories: Callable[[], SearchResult]
+    engine: Engine, query: SearchQuery, viewer: Viewer, count_memories: Callable[[], SearchResult], *, lenient: bool
 ) -> UnifiedResult:
     watch = Stopwatch(engine.waited_ms)
     now = datetime.now(UTC)
     with watch.stage("plan"), snapshot():
-        resolved = resolve_query(engine, query, viewer, now)
+        resolved = resolve_query(engine, query, viewer, now, lenient=lenient)
     legs = RunningLegs(resolved, viewer)
     # The legs run in threads meanwhile.
     memories = count_memories()
     with watch.stage("legs"):
         answers = legs.answers()
     with watch.stage("hits"), snapshot():
+        memories = replace(memories, hidden=memories.hidden + _count_hidden(engine, query, resolved, answers))
         candidates = fuse(answers, settings.UNIFIED_WEIGHTS)
         origins = _origins(candidates, answers)
         candidates = rerank(candidates, _boosts(candidates, origins, now), RankWeights(**settings.SEARCH_WEIGHTS))
         candidates = _below_successors(candidates, resolved.plan)
         terms = _terms(candidates[:WINDOW], resolved.plan)
-        named = {(kind, pk) for kind in TERM_KINDS for pk in named_ids(resolved.plan, kind)}
+        named = _named_ranks(resolved, _hits_by_key(answers))
         groups = fold(candidates, terms, origins, settings.UNIFIED_DEDUP_SIMILARITY, named)
         begin = query.begin
         page = groups[begin : begin + query.page_size]
@@ -179,12 +185,27 @@ def _unified(
     )
 
 
+def _named_ranks(resolved: ResolvedQuery, hits: Mapping[Key, LegHit]) -> dict[Key, tuple[bool, int]]:
+    """The terms that the text names with their ranks: those of this name before those with this alias, the terms of
+    more memories first.
+    """
+    ranks: dict[Key, tuple[bool, int]] = {}
+    for kind in TERM_KINDS:
+        for pk, term in value_terms(FACET[kind.value], named_ids(resolved.plan, kind), resolved).items():
+            is_alias = fold_name(term.label.rpartition(" / ")[2]) != fold_name(resolved.plain_text)
+            ranks[kind, int(pk)] = (is_alias, -hits[kind, int(pk)].memories if (kind, int(pk)) in hits else 0)
+    return ranks
+
+
 def best_known(query: SearchQuery, viewer: Viewer) -> UnifiedHit | None:
     """The fact, entity, concept or category that fits the text of a search for memories best, on its first page.
 
     It has all the words of the text, and these are two at least, or is close in meaning; None if nothing is.
     """
-    if query.mode not in {Mode.HYBRID, Mode.FACETED} or not query.text.strip() or query.begin:
+    words = query.text.split()
+    # Some scripts write many words without spaces.
+    is_short = not words or (len(words) == 1 and words[0].isascii())
+    if query.mode not in {Mode.HYBRID, Mode.FACETED} or is_short or query.begin:
         return None
     return with_engine(lambda engine: _best_known(engine, query, viewer), viewer)
 
@@ -219,6 +240,21 @@ def _with_every_word(plan: EngineQuery) -> tuple[LanguageText, ...]:
         for text in plan.texts
         if len(text.words.positive) > 1
     )
+
+
+def _count_hidden(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, answers: Iterable[LegAnswer]) -> int:
+    """The facts and terms that have the words, and whose memories are all archived or superseded."""
+    if query.selection("state").restricts or query.as_of:
+        return 0
+    states = Filter("state", include=tuple((state,) for state in HIDDEN_STATES))
+    other = replace(resolved, plan=resolved.plan.with_filter(states))
+    shown = set(_hits_by_key(answers))
+    found = {
+        (kind, hit.id)
+        for kind, table in TABLES.items()
+        for hit in rows_by_words(table, engine, other, settings.UNIFIED_LEG_LIMIT)
+    }
+    return len(found - shown)
 
 
 def _hits_by_key(answers: Iterable[LegAnswer]) -> dict[Key, LegHit]:

@@ -76,7 +76,7 @@ def of_api(reply):
     facets = {name: counts for name, counts in data["facets"].items() if name != "histogram" and any(counts.values())}
     return {
         "rows": [(row.get("kind"), row["id"]) for row in rows],
-        # What the pages hold; of a unified search `total` counts the memories.
+        # The results of all pages: `total` of a unified search counts the memories.
         "total": data.get("found", data["total"]),
         "hidden": data["hidden"],
         "notices": [warning["message"] for warning in data["warnings"]],

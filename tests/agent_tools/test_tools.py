@@ -86,6 +86,12 @@ def test_arguments_mean_what_they_mean_at_every_door(ids, arguments, same):
     assert result.total
 
 
+def test_what_a_dash_excludes_is_named_and_offered_as_words(ids):
+    answer = told("search", query="kettle -valve")
+    assert "Memories with “valve” are left out" in answer
+    assert "kettle valve" in answer
+
+
 def test_facets_of_a_search_are_over_every_match(ids):
     reply = ask("search", include_facets=True, limit=1)
     assert reply["facets"]["memory_types"] == {"note": 6, "decision": 3, "bugfix": 2, "howto": 2, "idea": 1}

@@ -14,7 +14,8 @@ from hatchling import build as hatchling_build
 import mnemoscope
 
 ROOT = Path(mnemoscope.__file__).resolve().parent.parent
-TOOL = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+TOOL, VERSION = PROJECT["tool"], PROJECT["project"]["version"]
 WHEEL = TOOL["hatch"]["build"]["targets"]["wheel"]
 
 
@@ -32,7 +33,11 @@ def test_whole_site_is_in_the_wheel_and_nothing_of_it_at_its_top():
     site = {*TOOL["importlinter"]["root_packages"], "bench", "static", "templates"}
     assert set(WHEEL["only-include"]) == site | {"mnemoscope"}
     assert WHEEL["sources"] == {name: f"mnemoscope/site/{name}" for name in site}
-    assert set(WHEEL["force-include"].values()) == {"mnemoscope/site/manage.py", "mnemoscope/site/pyproject.toml"}
+    assert set(WHEEL["force-include"].values()) == {
+        "mnemoscope/site/docs",
+        "mnemoscope/site/manage.py",
+        "mnemoscope/site/pyproject.toml",
+    }
 
 
 def test_wheel_and_source_have_everything_that_running_takes(tmp_path, monkeypatch):
@@ -45,6 +50,7 @@ def test_wheel_and_source_have_everything_that_running_takes(tmp_path, monkeypat
         "manage.py",
         "pyproject.toml",
         "config/settings.py",
+        "docs/operating.md",
         "memories/migrations/0001_initial.py",
         "memories/sample/team.jsonl",
         "static/css/outage.css",
@@ -82,3 +88,14 @@ def test_installed_command_runs_the_site_beside_it_with_the_data_of_the_user(tmp
 def test_command_of_a_checkout_has_the_verbs_of_manage_py(tmp_path):
     verbs = run("help", "--commands", folder=tmp_path, PYTHONPATH=str(ROOT), MNEMOSCOPE_HOME=str(tmp_path)).split()
     assert {"up", "backup", "import_memories", "create_api_key", "mcp", "worker"} <= set(verbs)
+
+
+def test_changelog_begins_with_this_version_and_what_to_do_for_it():
+    newest = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
+    assert newest.startswith(f"{VERSION}\n")
+    assert "### Upgrading" in newest
+
+
+def test_version_of_the_command_is_that_of_the_project(tmp_path):
+    said = run("--version", folder=tmp_path, PYTHONPATH=str(ROOT), MNEMOSCOPE_HOME=str(tmp_path))
+    assert said == f"{VERSION}\n"

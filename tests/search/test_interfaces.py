@@ -104,3 +104,14 @@ def test_every_door_gives_the_same_memories_and_counts(doors, querystring, of_al
     bars = [(first, int(count.replace(",", ""))) for first, count in BAR.findall(html_of(page))]
     assert bars == [(bar["first"][:16], bar["all"]) for bar in reply["facets"]["histogram"]["bars"]]
     assert bars == [(bar.first[:16], bar.all) for bar in result.histogram.bars]
+
+
+@pytest.mark.parametrize("mode", ["keyword", "hybrid"])
+def test_every_interface_names_what_a_dash_excludes_and_offers_it_as_words(doors, mode):
+    browser, agent, *_ = doors
+    said, asked = "Memories with “valve” are left out", {"q": "kettle -valve", "mode": mode}
+    page = unescape(html_of(browser.get("/explore/", asked, follow=True)))
+    assert said in page
+    assert ">kettle valve</a>" in page
+    (warning,) = [one for one in agent.get("/api/search", asked).json()["warnings"] if said in one["message"]]
+    assert (warning["parameter"], warning["did_you_mean"]) == ("q", ["kettle valve"])

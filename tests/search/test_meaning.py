@@ -58,6 +58,24 @@ def test_reply_says_how_the_set_was_made(embedded, everyone):
     assert result.matched_by == f"{by_words} {verb} both words, {more} more close in meaning (≥ 0.20)"
 
 
+@pytest.mark.parametrize("mode", ["semantic", "hybrid"])
+@pytest.mark.parametrize("filters", ["", "&project=tea", "&tag=nobody"])
+def test_least_similarity_that_nothing_reaches_can_be_left_out(embedded, everyone, mode, filters):
+    result = ask(f"q=xyzzy plugh&mode={mode}&min_similarity=0.99{filters}", everyone)
+    (offered,) = [one for one in result.relaxations if one.key == "min_similarity"]
+    assert (offered.label, offered.count) == ("the least similarity", run(offered.query, everyone).total)
+    assert offered.query.min_similarity is None
+    assert not [one for one in ask("q=xyzzy&mode=keyword", everyone).relaxations if one.key == "min_similarity"]
+
+
+@pytest.mark.parametrize("text", ["kettle valve", '"kettle"', "Kettles", "green tea"])
+def test_words_that_memories_have_are_not_called_missing_where_only_meaning_is_searched(embedded, everyone, text):
+    assert ask(f"q={text}&mode=keyword", everyone).total
+    result = ask(f"q={text}&mode=semantic&min_similarity=1", everyone)
+    assert result.total == 0
+    assert not [one for one in result.warnings if "No memory contains" in one.message]
+
+
 def test_semantic_looks_by_meaning_alone(embedded, everyone):
     result = ask("q=green tea&mode=semantic", everyone)
     near = {d.id for d in embedded if similarity(d.vectors, "green tea") >= 0.2}

@@ -560,6 +560,29 @@ def test_whether_anything_matches_is_known_without_a_count(corpus, everyone, eng
 
 
 @pytest.mark.parametrize(
+    ("text", "excluded", "as_words"),
+    [
+        pytest.param("kettle -valve", "“valve”", "kettle valve", id="a word"),
+        pytest.param('valve -"rf"', "“rf”", 'valve "rf"', id="in quotes"),
+        pytest.param(
+            "error: -v22 -e kettle -valve", "“v22” or “valve”", "error: v22 -e kettle valve", id="several, beside flags"
+        ),
+        pytest.param("-title:valve kettle", "“title:valve”", "title:valve kettle", id="of a field"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["keyword", "hybrid", "semantic", "faceted"])
+def test_what_a_dash_excludes_is_named_and_offered_as_words(corpus, everyone, text, excluded, as_words, mode):
+    found = [one for one in ask(f"q={text}&mode={mode}", everyone).warnings if "left out" in one.message]
+    assert [(one.parameter, one.did_you_mean) for one in found] == [("q", (as_words,))]
+    assert f"Memories with {excluded} are left out" in found[0].message
+
+
+@pytest.mark.parametrize("text", ["kettle --verbose", "rm -rf", "state-of-the-art", '"kettle -valve"', "+kettle"])
+def test_nothing_is_said_of_exclusions_where_there_are_none(corpus, everyone, text):
+    assert not any("left out" in one.message for one in ask(f"q={text}", everyone).warnings)
+
+
+@pytest.mark.parametrize(
     ("querystring", "sets"),
     [
         pytest.param("type=nosuch&tag=nosuch", [{"type nosuch", "tag nosuch"}], id="two wrong filters"),

@@ -14,7 +14,7 @@ def terms_of(text):
     [
         ("C++ and C#", {"c++", "c#"}),
         ("rm -rf --no-preserve-root", {"-rf", "--no-preserve-root", "rf"}),
-        ("https://bugs.python.org/issue32925", {"bugs.python.org/issue32925", "issue32925", "bugs.python.org"}),
+        ("https://bugs.python.org/issue32925", {"bugs.python", "python.org", "org/issue32925", "issue32925"}),
         ("std::vector", {"std::vector", "std", "vector"}),
         ("@Input() #123 .NET", {"@input", "#123", ".net"}),
         ("ＦＵＬＬ width", {"full"}),

@@ -1,5 +1,8 @@
+import pytest
+
 from text.analysis import Pattern
 from text.highlight import matched_spans, plain_text, snippet
+from text.query_syntax import parse_text
 
 
 def test_spans_cover_whole_matches():
@@ -47,3 +50,22 @@ def test_plain_text_leaves_a_lone_mark():
 
 def test_marks_of_lines_are_dropped_where_one_follows_another():
     assert plain_text("# Kettle\n> boils\n-\n## twice\n  3) a - b\n#tag") == "Kettle boils twice a - b #tag"
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "marked"),
+    [
+        pytest.param("Ein re\u0301sume\u0301, kurz", "résumé", ["re\u0301sume\u0301"], id="decomposed"),
+        pytest.param("Stra\u00dfe und STRASSE", "straße", ["Straße", "STRASSE"], id="of another length in capitals"),
+        pytest.param("im Kar\u00adren\u00adfeld", "karrenfeld", ["Kar\u00adren\u00adfeld"], id="soft hyphens"),
+        pytest.param("ﾃﾞｰﾀを", "データ", ["ﾃﾞｰﾀ"], id="half width"),
+        pytest.param("o ﬁnal O’Connor’s", "o'connor", ["O’Connor’s"], id="apostrophe"),
+        pytest.param("see app/server.py:88 or server.py", "server.py", ["app/server.py:88", "server.py"], id="name"),
+        pytest.param("백업했다", "백업", ["백업"], id="hangul"),
+        pytest.param("done ❤\ufe0f here", "❤", ["❤\ufe0f"], id="emoji"),
+        pytest.param("at 50bcb4f2e10a, 50bcb4", "50bcb4f", ["50bcb4f2e10a"], id="commit"),
+    ],
+)
+def test_marks_stand_at_the_characters_that_are_written(text, query, marked):
+    spans = matched_spans(text, parse_text(query).positive, "english")
+    assert [text[start:end] for start, end in spans] == marked

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from access.sign_in import owner_to_sign_in, sign_in_link
-from web.command_line import local_command
+from web.command_line import local_command, start_command
 from web.serving import running_site, site_address
 
 
@@ -24,7 +24,7 @@ class Command(BaseCommand):
             raise CommandError(
                 f"There is no active user {user!r}. Omit --user, or create one: {local_command('createsuperuser')}."
                 if user
-                else "There is no superuser yet. Start Mnemoscope (make run), or run: "
+                else f"There is no superuser yet. Start Mnemoscope ({start_command()}), or run: "
                 f"{local_command('createsuperuser')}."
             )
         site = site or running_site()

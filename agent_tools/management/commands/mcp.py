@@ -121,7 +121,5 @@ def current_viewer() -> Viewer:
         )
     owner = owner_to_sign_in()
     if owner is None:
-        raise CommandError(
-            f"This database has no owner yet. Start Mnemoscope once with: make run (or: {local_command('up')})"
-        )
+        raise CommandError(f"This database has no owner yet. Start Mnemoscope once with: {local_command('up')}")
     return viewer_of_user(owner, door=AuditEvent.Door.MCP)

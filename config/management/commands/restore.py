@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from config.backup import BackupError, backup_restore
 from config.management.commands.up import one_at_a_time
+from web.command_line import start_command
 
 
 class Command(BaseCommand):
@@ -24,6 +25,6 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         self.stdout.write(
             f"Restored {manifest.memories:,} memories and {len(manifest.tables)} tables of {manifest.created}, with "
-            "the same rows and checksums. Start Mnemoscope (make run): it builds the search index. Everybody signs in "
-            "again; keys of the API work as before."
+            f"the same rows and checksums. Start Mnemoscope ({start_command()}): it builds the search index. Everybody "
+            "signs in again; keys of the API work as before."
         )

@@ -40,7 +40,7 @@ from search.engines.index.follower import follower_process, wait_until_readable
 from search.engines.index.outbox import backlog
 from search.query import SearchQuery
 from search.run import run
-from web.command_line import local_command
+from web.command_line import documentation, local_command
 from web.processes import SupervisedProcess, limit_heaps, supervise
 from web.serving import CannotListenError, address_file, is_loopback, listen, serve, shared, site_address, stop_signals
 from web.version import VERSION
@@ -180,7 +180,8 @@ class Command(BaseCommand):
         else:
             drop_unread_index()
         if missing := missing_packages(settings.EMBEDDING_MODEL):
-            self.say(f"Searching by words only: {missing}. README.md explains how to search by meaning too.")
+            where = documentation("embeddings.md")
+            self.say(f"Searching by words only: {missing}. {where} explains how to search by meaning too.")
         else:
             start(SupervisedProcess(["worker", "--skip-checks"], "Nothing is embedded"))
 

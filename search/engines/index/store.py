@@ -32,11 +32,12 @@ from search.engines.index import outbox, words
 from search.engines.index.segments import COLUMNS, Dictionary, Segment
 from search.engines.segment_store import NotReadableError, SnapshotReader, replace_file
 from search.facets import FACET, FacetKind
+from text.analysis import VERSION
 
 # Increased whenever files of an older format cannot be read, or would mean something else.
 _FORMAT = 6
-# The version of the index. It covers the columns, so that a new facet leads to a new index.
-SCHEMA = zlib.crc32(f"{_FORMAT} {' '.join(COLUMNS)}".encode())
+# The version of the index. It covers the columns and the analysis: a new facet or other terms lead to a new index.
+SCHEMA = zlib.crc32(f"{_FORMAT} {VERSION} {' '.join(COLUMNS)}".encode())
 
 
 class WriterElsewhereError(Exception):

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import tantivy
 
 from search.engines.base import LanguageText
-from text.analysis import Pattern, is_hyphenated, needs_no_position
+from text.analysis import Pattern
 from text.bulk_terms import FieldTerms, join_fields
 
 DOC = "doc"
@@ -175,15 +175,9 @@ def _is_gapless(placed: Sequence[tuple[int, str]]) -> bool:
 def _field_terms(placed: Sequence[tuple[int, str]]) -> FieldTerms:
     """The terms of a field whose positions have no gaps, in order."""
     first, last = (placed[0][0], placed[-1][0]) if placed else (0, -1)
-    in_a_row: list[tuple[int, str]] = []
-    joined: list[tuple[int, str]] = []
-    for one in placed:
-        (joined if "-" in one[1] and is_hyphenated(one[1]) else in_a_row).append(one)
-    words = [term for _, term in in_a_row]
-    each_once = len(words) == last - first + 1 == len({at for at, _ in in_a_row})
-    are_words = each_once and (not words or "".join(words).isalnum())
-    if are_words and all(needs_no_position(whole, words[at - first]) for at, whole in joined):
-        return " ".join(words), " ".join([whole for _, whole in joined])
+    words = [term for _, term in placed]
+    if not words or (len(words) == last - first + 1 and "".join(words).isalnum()):
+        return " ".join(words)
     return [(term, at - first) for at, term in placed]
 
 
@@ -195,7 +189,7 @@ def placed_document(doc: int, fields: Sequence[FieldTerms], *, is_joined: bool =
     """
     made = _with_doc(doc)
     title, *others = fields
-    _add(made, BEGINNING if is_joined or not any(others[0]) else TITLE, title)
+    _add(made, BEGINNING if is_joined or not others[0] else TITLE, title)
     if is_joined:
         title, *others = join_fields(title, others[0]), *others[1:]
     for terms in (title, *others):
@@ -213,9 +207,8 @@ def _add(made: tantivy.Document, name: str, terms: FieldTerms) -> None:
     if isinstance(terms, list):
         tokens = [tantivy.Token(term, position, 0, 0) for term, position in terms]
         made.add_pre_tokenized_text(name, tantivy.PreTokenizedString("", tokens))
-    else:
-        for text in filter(None, terms):
-            made.add_text(name, text)
+    elif terms:
+        made.add_text(name, terms)
 
 
 def pattern_query(pattern: Pattern) -> tantivy.Query:

@@ -21,6 +21,7 @@ from memories.services import memory_create
 from search.engines.health import IndexHealth
 from tests.embedding import embed_all
 from tests.html import html_of
+from web.version import VERSION
 
 pytestmark = pytest.mark.django_db
 
@@ -44,7 +45,7 @@ def status_of(**changes):
         "queries": QueryCache(1, 3, 3, 2_000),
         "engine": "tantivy",
         "index": IndexHealth("ready"),
-        "version": "0.1.0",
+        "version": VERSION,
     }
     return SiteStatus(**{**values, **changes})
 
