@@ -30,11 +30,12 @@ from access.models import AuditEvent
 from access.sessions import SessionStore
 from access.viewer import Viewer, viewer_of_user
 from agent_tools.claude_mem import worker
+from agent_tools.messages import JsonRpcError, check_in_batch, messages_in
 from agent_tools.workflow import DEFAULT_PROFILE
 from home.jobs import check_may_import
 from home.uploads import MAX_FORM
 from web.admission import requests
-from web.bodies import Allowance, BodyTooLargeError, read_again, send_response
+from web.bodies import BODY, Allowance, BodyTooLargeError, read_again, send_response
 from web.errors import ApiError, sentences
 from web.exchange import Application, Message, Receive, Scope, Send, set_route
 from web.middleware import ends_with_dot, refusal_response, set_policies
@@ -131,7 +132,41 @@ class McpApplication:
             )
         manager = await self._server.manager()
         # The MCP server expects a single spelling of its path.
-        await manager.handle_request({**scope, _VIEWER: viewer, "path": PATHS[0]}, receive, send)
+        scope = {**scope, _VIEWER: viewer, "path": PATHS[0]}
+        body = scope[BODY].read()
+        messages = messages_in(body, _headers_of(scope))
+        if isinstance(messages, dict):
+            await manager.handle_request(scope, _receive_of(body, receive), send)
+        else:
+            await self._answer_batch(manager, messages, scope, receive, send)
+
+    async def _answer_batch(
+        self, manager: Any, messages: list[Any], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer the messages of a batch one after another, and send the replies together."""
+        replies = []
+        for number, message in enumerate(messages):
+            try:
+                if number:
+                    # Each counts for the limit of its key, as if it had been sent alone.
+                    scope = {**scope, _VIEWER: await sync_to_async(authenticate, thread_sensitive=False)(scope)}
+                body = json.dumps(check_in_batch(message)).encode()
+            except Exception as error:
+                response = await sync_to_async(_refusal)(error, scope)
+                identity = message.get("id") if isinstance(message, dict) else None
+                replies.append(json.loads(response.content) | {"id": identity})
+                continue
+            sent = bytearray()
+
+            async def keep(part: Message, sent: bytearray = sent) -> None:
+                sent.extend(part.get("body", b""))
+
+            await manager.handle_request(scope, _receive_of(body, receive), keep)
+            # A notification has no reply.
+            if sent:
+                replies.append(json.loads(sent))
+        response = HttpResponse(json.dumps(replies), "application/json") if replies else HttpResponse(status=202)
+        await send_response(response, send)
 
 
 async def _answer_in_turn(
@@ -155,6 +190,16 @@ async def _answer_in_turn(
         return
     for message in messages:
         await send(message)
+
+
+def _receive_of(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that returns a body, then waits."""
+    parts = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return replay
 
 
 class _McpServer:
@@ -364,6 +409,7 @@ def _refusal(error: Exception, scope: Scope) -> HttpResponse:
     known = json.loads(response.content)
     message = sentences(known["detail"], known["suggestion"])
     # The request has not been read, so its id is unknown.
-    reply = {"jsonrpc": "2.0", "id": None, "error": {"code": _SERVER_ERROR, "message": message, "data": known}}
+    code = error.number if isinstance(error, JsonRpcError) else _SERVER_ERROR
+    reply = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message, "data": known}}
     response.content = json.dumps(reply).encode()
     return response

@@ -33,7 +33,7 @@ def schema_of(shape: Shape) -> dict[str, Any]:
     return {"type": "object", "properties": dict(shape)}
 
 
-_INDEX = _fields(numbers="id", texts="title date type project state")
+_INDEX = _fields(numbers="id", texts="title date updated type project state")
 _WHOLE = _INDEX | _fields(
     numbers="superseded_by",
     texts="version agent source summary content",
@@ -66,9 +66,7 @@ MESSAGE: Shape = _fields(texts="text")
 SEARCH: Shape = _PAGE | {"memories": _rows(_INDEX), "results": _rows(_UNIFIED)}
 RETRIEVED: Shape = _PAGE | {"memories": _rows(_WHOLE)}
 OBSERVATIONS: Shape = _NOTES | _fields(numbers="total", texts="missing past_limit") | {"memories": _rows(_WHOLE)}
-TIMELINE: Shape = (
-    _NOTES | _fields(numbers="earlier later") | {"memories": _rows(_INDEX | _fields(numbers="at", texts="updated"))}
-)
+TIMELINE: Shape = _NOTES | _fields(numbers="earlier later") | {"memories": _rows(_INDEX | _fields(numbers="at"))}
 CATEGORIES: Shape = (
     _NOTES
     | _fields(
@@ -110,6 +108,7 @@ ABOUT: Shape = (
         "neighbours": _rows(_LINKS | _fields(texts="name")),
         "memories_newest": _rows(_INDEX),
         "steps": _rows(_LINKS | _fields(texts="from to fact", lists="evidence")),
+        # How each is linked is a number of memories, or a list of relations.
         "linked_to_both": _rows(_fields(texts="name")),
     }
 )
