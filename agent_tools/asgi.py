@@ -23,6 +23,7 @@ from django.db import close_old_connections
 from django.http import HttpRequest, HttpResponse
 from django.http.request import split_domain_port, validate_host
 from django.urls import reverse
+from django.utils.http import is_same_domain
 
 from access.keys import KeyRefusedError, key_from, viewer_of_raw
 from access.limits import Buckets, sender
@@ -81,7 +82,14 @@ class McpApplication:
             await self._oauth(scope, receive, send)
         elif scope["type"] == "http" and scope["path"] in PATHS:
             set_route(PATHS[0])
-            await _answer_in_turn(self._call, scope, receive, send, _refusal)
+            headers = _headers_of(scope)
+            if allowed := _headers_for_page(headers):
+                send = _add_headers(allowed, send)
+            if allowed and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                # A browser asks whether the page may call, without the key.
+                await send_response(HttpResponse(status=204), send)
+            else:
+                await _answer_in_turn(self._call, scope, receive, send, _refusal)
         else:
             await self._site(scope, receive, send)
 
@@ -377,7 +385,7 @@ def _load_oauth(site: str) -> Any:
 
 def _check_origin(origin: str, host: str) -> None:
     """Reject pages of other sites, which could misuse a browser."""
-    if not origin or origin in settings.CSRF_TRUSTED_ORIGINS or urlsplit(origin).netloc.lower() == host.lower():
+    if not origin or _is_trusted(origin) or urlsplit(origin).netloc.lower() == host.lower():
         return
     raise ApiError(
         403,
@@ -385,6 +393,41 @@ def _check_origin(origin: str, host: str) -> None:
         f"A page of {origin[:100]} cannot call this.",
         "Call it without an Origin header, or add the address to CSRF_TRUSTED_ORIGINS.",
     )
+
+
+def _is_trusted(origin: str) -> bool:
+    """Whether CSRF_TRUSTED_ORIGINS has an origin, or a pattern for it, such as https://*.example.com."""
+    scheme, _, host = origin.partition("://")
+    known = (one.partition("://*") for one in settings.CSRF_TRUSTED_ORIGINS if "://*" in one)
+    return origin in settings.CSRF_TRUSTED_ORIGINS or any(
+        scheme == its_scheme and is_same_domain(host, domain) for its_scheme, _, domain in known
+    )
+
+
+def _headers_for_page(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers by which a browser lets a trusted page of another site call and read; empty for any other client."""
+    origin = headers.get("origin", "")
+    if not _is_trusted(origin):
+        return {}
+    return {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Allow-Methods": "POST",
+        "Access-Control-Allow-Headers": headers.get("access-control-request-headers", "Authorization, Content-Type"),
+        "Access-Control-Expose-Headers": "WWW-Authenticate, X-Request-ID, Retry-After",
+        "Access-Control-Max-Age": "600",
+        "Vary": "Origin",
+    }
+
+
+def _add_headers(headers: Mapping[str, str], send: Send) -> Send:
+    added = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *added]}
+        await send(message)
+
+    return send_with_headers
 
 
 # JSON-RPC reserves a range for the errors of servers, and gives the numbers no meaning.

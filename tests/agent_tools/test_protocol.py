@@ -305,3 +305,55 @@ def test_body_that_is_no_message_is_refused_in_plain_words(shared_ids, site, ver
 def test_batch_has_some_messages_and_not_too_many(shared_ids, site, size):
     error = post(site, key_for(), [message(1, "ping")] * size, "2025-03-26").json()["error"]
     assert (error["code"], error["message"][:34]) == (-32600, "A batch has 1 to 20 messages, and ")
+
+
+# --- pages of other sites ----------------------------------------------------------------------------------------
+
+TRUSTED = ["https://app.example.com", "https://*.example.org", "http://localhost:5173"]
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://app.example.com", "https://a.example.org", "https://b.a.example.org", "http://localhost:5173"]
+)
+def test_trusted_page_may_ask_call_and_read(shared_ids, site, settings, origin):
+    settings.CSRF_TRUSTED_ORIGINS = TRUSTED
+    asked = "authorization, content-type, mcp-protocol-version, mcp-method"
+    named = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": asked}
+    with httpx2.Client(base_url=site, timeout=120) as http:
+        preflight = http.options("/mcp", headers=named)
+        assert (preflight.status_code, preflight.content) == (204, b"")
+        assert preflight.headers["Access-Control-Allow-Origin"] == origin
+        assert preflight.headers["Access-Control-Allow-Headers"] == asked
+        assert preflight.headers["Access-Control-Allow-Methods"] == "POST"
+        stranger = http.post("/mcp", json=SEARCH, headers={"Origin": origin})
+        assert (stranger.status_code, stranger.headers["Access-Control-Allow-Origin"]) == (401, origin)
+        assert "WWW-Authenticate" in stranger.headers["Access-Control-Expose-Headers"]
+    called = post(site, key_for(), SEARCH, Origin=origin)
+    assert (called.status_code, called.headers["Access-Control-Allow-Origin"]) == (200, origin)
+    assert (called.headers["Vary"], "Access-Control-Allow-Credentials" in called.headers) == ("Origin", False)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        pytest.param("https://evil.example.com", id="another host"),
+        pytest.param("http://app.example.com", id="another scheme"),
+        pytest.param("https://app.example.com:8443", id="another port"),
+        pytest.param("https://evilexample.org", id="a name that ends alike"),
+        pytest.param("null", id="a file"),
+    ],
+)
+def test_other_pages_are_refused_without_headers_for_them(shared_ids, site, settings, origin):
+    settings.CSRF_TRUSTED_ORIGINS = TRUSTED
+    with httpx2.Client(base_url=site, timeout=120) as http:
+        preflight = http.options("/mcp", headers={"Origin": origin, "Access-Control-Request-Method": "POST"})
+        assert preflight.status_code == 403
+        assert "Access-Control-Allow-Origin" not in preflight.headers
+    refused = post(site, key_for(), SEARCH, Origin=origin)
+    assert (refused.status_code, "Access-Control-Allow-Origin" in refused.headers) == (403, False)
+
+
+def test_options_of_a_client_that_is_no_page_are_answered_as_before(shared_ids, site):
+    with httpx2.Client(base_url=site, timeout=120) as http:
+        assert http.options("/mcp").status_code == 401
+        assert http.options("/mcp", headers={"X-API-Key": key_for()}).headers["Allow"] == "POST"
