@@ -252,10 +252,8 @@ class RestoreRequest(VersionRef):
 
 
 def restore(arguments: Arguments, viewer: Viewer) -> str:
-    given = {key: value for key, value in arguments.items() if value is not None}
-    if "event" in given:
-        given["event"] = str(given["event"])
-    asked = read_model(RestoreRequest, given)
+    named_event = {"event": str(arguments["event"])} if "event" in arguments else {}
+    asked = read_model(RestoreRequest, arguments | named_event)
     if asked.forgotten and (asked.id or asked.event):
         raise QueryError([Problem("forgotten", "is given together with a memory", "give one of the two")])
     if asked.forgotten:

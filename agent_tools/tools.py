@@ -72,7 +72,7 @@ def read_model(model: type[Model], arguments: Arguments) -> Model:
 
 def split_output_options(arguments: Arguments) -> tuple[OutputOptions, Arguments]:
     """Split the output options from the other arguments."""
-    own = {key: value for key, value in arguments.items() if key in OutputOptions.model_fields and value is not None}
+    own = {key: value for key, value in arguments.items() if key in OutputOptions.model_fields}
     return read_model(OutputOptions, own), {
         key: value for key, value in arguments.items() if key not in OutputOptions.model_fields
     }
@@ -87,9 +87,7 @@ def pairs_of_arguments(arguments: Arguments) -> list[tuple[str, str]]:
             if isinstance(item, bool):
                 pairs.append((key, "1" if item else "0"))
             elif isinstance(item, str | int | float):
-                # JSON does not distinguish 10.0 from 10.
-                whole = isinstance(item, float) and item.is_integer()
-                pairs.append((key, str(int(item) if whole else item)))
+                pairs.append((key, str(item)))
             else:
                 problems.append(Problem(legible(key), "is not a text, a number, a boolean or a list of these"))
     if problems:
@@ -147,6 +145,13 @@ class Tool:
     scope: str = "read"
     destructive: bool = False
     idempotent: bool = True
+    # Whether an empty value is one, which clears a field; elsewhere it is as if it were not given.
+    clears: bool = False
+
+    def given(self, arguments: Arguments) -> Arguments:
+        """The arguments that say something: clients send null, or something empty, for what they leave out."""
+        read = {key: _without_fraction(value) for key, value in arguments.items() if value is not None}
+        return read if self.clears else {key: value for key, value in read.items() if value not in ("", [])}
 
     @property
     def title(self) -> str:
@@ -209,6 +214,13 @@ def _shown_names(model: type[BaseModel]) -> Iterable[str]:
     return ["external_id" if name == "id" and issubclass(model, MemoryRecord) else name for name in names]
 
 
+def _without_fraction(value: Any) -> Any:
+    """A value with whole numbers as such: JSON does not distinguish 10.0 from 10."""
+    if isinstance(value, list):
+        return [_without_fraction(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class ToolRefusedError(Exception):
     """A call that fails. The message tells the model what is wrong, and what to do next."""
 
@@ -222,7 +234,7 @@ def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
                 f"{tool.name} needs the scope {tool.scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}."
             )
         tool.check_names(arguments)
-        return tool.run(_with_plain_ids(tool, arguments, viewer), viewer)
+        return tool.run(_with_plain_ids(tool, tool.given(arguments), viewer), viewer)
     except Exception as error:
         raise ToolRefusedError(_explained(error, tool)) from error
 
@@ -390,9 +402,9 @@ def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
 
 def get_observations(arguments: Arguments, viewer: Viewer) -> str:
     options, rest = split_output_options(arguments)
-    if isinstance(ids := rest.get("ids"), str):
-        rest["ids"] = list(items_of(ids))
-    batch = read_model(Batch, {key: value for key, value in rest.items() if value is not None})
+    if "ids" in rest:
+        rest["ids"] = list(items_of(rest["ids"]))
+    batch = read_model(Batch, rest)
     found, missing, left_out = batch_of(batch, viewer)
     head: dict[str, Any] = {"total": len(found)}
     if missing:
@@ -419,7 +431,7 @@ def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
 
 
 def store_memory(arguments: Arguments, viewer: Viewer) -> str:
-    given = _given(arguments)
+    given = dict(arguments)
     version = read_model(VersionRef, {"if_match": given.pop("if_match", "")}).if_match
     record = read_model(StrictMemoryRecord, given)
     if record.id:
@@ -472,7 +484,7 @@ def _supersedes(memory: Memory, viewer: Viewer) -> dict[str, list[str]]:
 
 
 def update_memory(arguments: Arguments, viewer: Viewer) -> str:
-    given = _given(arguments)
+    given = dict(arguments)
     named = read_model(MemoryRef, {key: given.pop(key) for key in MemoryRef.model_fields if key in given})
     if not given:
         raise QueryError(
@@ -491,7 +503,7 @@ def update_memory(arguments: Arguments, viewer: Viewer) -> str:
 
 
 def relate(arguments: Arguments, viewer: Viewer) -> str:
-    link = read_model(MemoryLinkRequest, _given(arguments))
+    link = read_model(MemoryLinkRequest, arguments)
     memory = memory_link(memory_id=link.id, target_id=link.target, rel=link.rel, viewer=viewer)
     return written(
         memory, f"{link.rel} #{link.target}", **_supersedes(memory, viewer) if link.rel == SUPERSEDES_REL else {}
@@ -520,10 +532,6 @@ class MemoryLinkRequest(BaseModel):
     id: MemoryId
     target: MemoryId
     rel: Slug100 = "relates-to"
-
-
-def _given(arguments: Arguments) -> Arguments:
-    return {key: value for key, value in arguments.items() if value is not None}
 
 
 def index_rows(hits: Iterable[Hit], order: Sort = Sort.NEWEST) -> list[dict[str, CellValue]]:
