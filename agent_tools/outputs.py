@@ -1,6 +1,5 @@
 """The shapes of replies as data: the output schema of each tool, for clients that read data in place of text."""
 
-from collections.abc import Mapping
 from typing import Any
 
 TEXT: dict[str, Any] = {"type": "string"}
@@ -16,7 +15,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "maps": {"type": "object"},
 }
 
-Shape = Mapping[str, Mapping[str, Any]]
+Shape = dict[str, dict[str, Any]]
 
 
 def _fields(**names: str) -> dict[str, dict[str, Any]]:
