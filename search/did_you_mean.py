@@ -10,7 +10,7 @@ from typing import Any
 
 from access.viewer import Viewer
 from memories.queries import visible_to
-from search.engines.base import Engine, EngineQuery, EngineTimeoutError, Filter, LanguageText, Value
+from search.engines.base import Engine, EngineQuery, EngineTimeoutError, Filter, LanguageText, Value, VectorQuery
 from search.facet_counts import value_terms
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, HIDDEN_STATES, STATES_THEN, FacetKind
 from search.plan import ResolvedQuery, build_vector_query, explain_unknown, named_candidates
@@ -120,9 +120,7 @@ def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[_Removal]
     if query.min_similarity is not None and resolved.plan.meaning is not None:
         meaning = build_vector_query(query.with_(min_similarity=None), resolved.plain_text)[0]
         value, label = f"{query.min_similarity:g}", "the least similarity"
-        yield _Removal(
-            "min_similarity", value, label, lambda q: q.with_(min_similarity=None), partial(replace, meaning=meaning)
-        )
+        yield _Removal("min_similarity", value, label, _with_usual_similarity, partial(_with_meaning, meaning=meaning))
     for key, chosen in query.selections().items():
         yield from _removals_of(key, chosen, resolved)
 
@@ -168,6 +166,15 @@ def _less(filter_: Filter, **changes: Any) -> Filter:
         groups.remove(changes[name])
         changes[name] = tuple(groups)
     return replace(filter_, **changes)
+
+
+def _with_usual_similarity(query: SearchQuery) -> SearchQuery:
+    return query.with_(min_similarity=None)
+
+
+def _with_meaning(plan: EngineQuery, meaning: VectorQuery | None) -> EngineQuery:
+    """The plan with another meaning, if it still has a text."""
+    return plan if plan.meaning is None else replace(plan, meaning=meaning)
 
 
 def _cleared(query: SearchQuery, name: str) -> SearchQuery:
