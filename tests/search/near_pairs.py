@@ -1,7 +1,7 @@
 """Pairs of memories as agents write them, labelled by hand: does the second say what the first says?
 
-What says the same in other words, or states the same fact anew with another value, is worth showing to its writer.
-What is only about the same things is not: half of these name the same things in most of their words. Each list
+A text that says the same in other words, or states the same fact with another value, is worth showing to its writer.
+One that is only about the same things is not: half of these name the same things in most of their words. Each list
 alternates between the half that a limit is set by and the half that it is checked with.
 """
 
