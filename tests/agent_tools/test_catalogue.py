@@ -20,7 +20,7 @@ OF_A_SEARCH = {*(p["name"] for p in SearchQuery.openapi_parameters()), *ALIASES}
 
 
 def sent(tool):
-    """The definition as a client gives it to a model: without the title, which is for people, and the schema of replies."""
+    """The definition as a client gives it to a model: without the title and the schema of replies."""
     definition = offered(tool).model_dump(mode="json", by_alias=True, exclude_none=True)
     return json.dumps(
         {key: value for key, value in definition.items() if key not in {"title", "outputSchema"}}, separators=(",", ":")
