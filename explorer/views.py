@@ -364,7 +364,14 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
 def restore_version(request: HttpRequest, memory_id: int, event: str) -> HttpResponse:
     version = request.POST.get("version") or request.GET.get("version", "")
     try:
-        memory_version_restore(memory_id=memory_id, event_id=event, viewer=page_viewer(request), if_version=version)
+        memory_version_restore(
+            memory_id=memory_id,
+            event_id=event,
+            viewer=page_viewer(request),
+            if_version=version,
+            # The history says what superseded it, and the page what it is afterwards.
+            despite_successor=True,
+        )
         messages.success(request, "Restored as it was at that time. The version before is in the history.")
     except MemoryNotFoundError as error:
         raise Http404(str(error)) from error
