@@ -186,7 +186,7 @@ def test_a_curator_of_one_project_makes_terms_of_their_own_memories_only(tea_key
     there_and_back(tea_key, Edit(kind="concept", term="infusion", weight=0.5))
     # Once a memory of another project is about it, only texts of their own project are theirs to change.
     memory_create(record=MemoryRecord(project="boat", content="x", concepts=({"name": "Infusion"},)), viewer=curator)
-    weigh = Edit(kind="concept", term="infusion", weight=3)
+    weigh = Edit(kind="concept", term="infusion", weight=0.75)
     assert "cannot write" in curation_plan(operation=weigh, viewer=tea_key).refusals[0]
     there_and_back(tea_key, Alias(kind="concept", term="infusion", add=["brew"]))
     there_and_back(tea_key, Edit(kind="concept", term="infusion", description="Leaves in hot water."))
