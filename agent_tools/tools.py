@@ -381,7 +381,7 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
         return render_rows(head, "results", [unified_row(hit) for hit in found.hits], options, _next_page(query))
     result = run(query, viewer, facet_limit=FACET_VALUES, detail=HitDetail.INDEX)
     recalled(viewer, [hit.id for hit in result.hits])
-    head = _known_line(query, viewer) | _page(result, facets)
+    head = _known_line(result, viewer) | _page(result, facets)
     return render_rows(head, "memories", index_rows(result.hits, query.order), options, _next_page(query))
 
 
@@ -426,7 +426,7 @@ def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
     result = run(query, viewer, facet_limit=COUNTED_VALUES, detail=HitDetail.INDEX)
     found, _, _ = batch_of(Batch(ids=[hit.id for hit in result.hits]), viewer) if result.hits else ([], [], [])
     rows = [_whole(detail) for detail in found]
-    head = _known_line(query, viewer) | _page(result, facets)
+    head = _known_line(result, viewer) | _page(result, facets)
     return render_rows(head, "memories", rows, options, _next_page(query))
 
 
@@ -588,14 +588,14 @@ def _ids(ids: Sequence[int]) -> str:
     return ", ".join(map(str, ids))
 
 
-def _known_line(query: SearchQuery, viewer: Viewer) -> dict[str, str]:
+def _known_line(result: SearchResult, viewer: Viewer) -> dict[str, str]:
     """The fact or term that fits the text best, and the call that finds more of its kind."""
-    hit = best_known(query, viewer)
+    hit = best_known(result, viewer)
     if hit is None:
         return {}
     row = unified_row(hit)
     what = " – ".join(dict.fromkeys(filter(None, (str(row["title"]), str(row["text"])))))
-    more = call_text("search", **asked_of(query) | {"mode": "unified"})
+    more = call_text("search", **asked_of(result.query) | {"mode": "unified"})
     return {"known": f"{row['id']} {what}; {row['see']}; more: {more}"}
 
 

@@ -147,7 +147,7 @@ def explore(request: PageRequest) -> HttpResponse:
         notes=typed_notices(understood),
         pending=understood.typed if is_typing(request) else (),
         unified=unified_result,
-        known=None if is_map or is_typing(request) else best_known(query, viewer),
+        known=None if is_map or is_typing(request) else best_known(result, viewer),
         may_write="write" in viewer.scopes,
         zone=viewer.timezone,
         opened=opened,
