@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 import anyio.to_thread
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
 from mcp_types import (
+    INVALID_REQUEST,
     CallToolRequestParams,
     CallToolResult,
     CompleteRequestParams,
     CompleteResult,
+    ErrorData,
     GetPromptRequestParams,
     GetPromptResult,
+    JSONRPCError,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -117,5 +121,20 @@ async def serve_stdio(viewer_of: "ViewerOf", once_connected: Callable[[], None],
         await anyio.to_thread.run_sync(once_connected)
 
     server.add_notification_handler("notifications/initialized", NotificationParams, initialized)
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
+    readable, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as group:
+        group.start_soon(_refuse_unreadable, incoming, readable, outgoing)
+        await server.run(read, outgoing, server.create_initialization_options())
+        group.cancel_scope.cancel()
+
+
+async def _refuse_unreadable(incoming: Any, readable: Any, outgoing: Any) -> None:
+    """Pass messages on, and answer lines that are none: the SDK leaves their senders waiting."""
+    async with readable:
+        async for message in incoming:
+            if isinstance(message, Exception):
+                wrong = "A line must have one message of JSON-RPC 2.0, and neither a batch nor anything else."
+                error = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=INVALID_REQUEST, message=wrong))
+                await outgoing.send(SessionMessage(error))
+            else:
+                await readable.send(message)

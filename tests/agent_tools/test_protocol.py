@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 
 import httpx2
 import pytest
@@ -305,6 +306,30 @@ def test_body_that_is_no_message_is_refused_in_plain_words(shared_ids, site, ver
 def test_batch_has_some_messages_and_not_too_many(shared_ids, site, size):
     error = post(site, key_for(), [message(1, "ping")] * size, "2025-03-26").json()["error"]
     assert (error["code"], error["message"][:34]) == (-32600, "A batch has 1 to 20 messages, and ")
+
+
+def test_lines_that_are_no_message_are_answered_too(shared_ids, database_url):
+    parameters = stdio(database_url, MNEMOSCOPE_KEY=key_for())
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+    lines = [message(1, "initialize", hello), message(0, "notifications/initialized")]
+    wrong = ["{", json.dumps([message(2, "ping")]), json.dumps({"id": 3})]
+    sent = [*map(json.dumps, lines), *wrong, json.dumps(message(4, "ping"))]
+    with subprocess.Popen(
+        [parameters.command, *parameters.args],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=parameters.env,
+        cwd=parameters.cwd,
+        text=True,
+    ) as process:
+        process.stdin.write("".join(f"{line}\n" for line in sent))
+        process.stdin.flush()
+        replies = [json.loads(process.stdout.readline()) for _ in range(5)]
+        process.stdin.close()
+        assert process.wait(30) == 0
+    assert sorted(reply["id"] for reply in replies if reply["id"] is not None) == [1, 4]
+    assert [reply["error"]["code"] for reply in replies if reply["id"] is None] == [-32600] * 3
 
 
 # --- pages of other sites ----------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ def test_what_was_proposed_is_proposed_again(db):
 
 def test_what_was_changed_since_is_not_undone_over_it(db):
     row = accepted(two_alike())
-    memory_restore(memory_id=row.subject_id, viewer=EVERYTHING)
+    memory_restore(memory_id=row.subject_id, viewer=EVERYTHING, despite_successor=True)
     with pytest.raises(SuggestionRefusedError, match="changed since"):
         undone(row)
 
