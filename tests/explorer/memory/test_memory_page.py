@@ -297,7 +297,7 @@ def test_statements_do_not_grow_with_what_hangs_on_it(reader, tea, kettle, djang
         make(tea, pk, superseded_by=kettle, state="superseded")
         MemoryLink.objects.create(memory=kettle, ordinal=pk, rel="mentions", target=str(pk), target_memory_id=pk)
         MemoryLink.objects.create(memory_id=pk, ordinal=0, rel="mentions", target="t-7", target_memory_id=100)
-    with django_assert_max_num_queries(21):
+    with django_assert_max_num_queries(22):
         reader.get("/m/100/")
 
 
