@@ -630,9 +630,7 @@ def test_data_of_another_version_names_both_ways_back(server, data, installed, m
     server.ensure()
     server.leave()
     monkeypatch.setenv("POSTGRES_BIN", str(installed("other", "19.0")))
-    with pytest.raises(
-        EmbeddedPostgresError, match=r"of Postgres 18, .* is 19\.0.*of a Postgres 18 in POSTGRES_BIN"
-    ):
+    with pytest.raises(EmbeddedPostgresError, match=r"of Postgres 18, .* is 19\.0.*of a Postgres 18 in POSTGRES_BIN"):
         server.ensure()
 
 
