@@ -51,3 +51,5 @@ urlpatterns = [
 ]
 if settings.OIDC_ISSUER:
     urlpatterns.insert(0, path("", include("access.oidc")))
+if settings.SITE_PATH:
+    urlpatterns = [path(f"{settings.SITE_PATH[1:]}/", include(urlpatterns))]
