@@ -223,7 +223,7 @@ def test_redirects_and_refusals_stay_below_the_path(site):
 
 
 def test_api_names_addresses_below_the_path(site):
-    found = json.loads(site.call("/memories/api/search?q=tea&page_size=1"))
+    found = json.loads(site.call("/memories/api/search?page_size=1"))
     assert found["memories"][0]["url"].startswith(f"{site.origin}/memories/m/")
     document = json.loads(site.get("/memories/api/openapi.json")[2])
     assert all(path.startswith("/memories/api/") for path in document["paths"])
@@ -268,6 +268,6 @@ def test_snippets_for_agents_have_the_public_address(sites):
     page = sites["stripped"].get("/memories/imports/")[2]
     token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)[1]
     made = sites["stripped"].get("/memories/imports/connect/", f"csrfmiddlewaretoken={token}".encode())[2]
-    # Of the settings, by whatever way the reader has come.
+    # That of the settings, by whatever way the reader has come.
     assert f"{sites['whole'].origin}/memories/mcp" in made
     assert sites["stripped"].origin not in made
