@@ -17,7 +17,7 @@ from explorer.history_api import ChangesRequest
 from explorer.session_context import ContextRequest
 from memories.records import MemoryChanges, StrictMemoryRecord
 from search.facets import FACET
-from search.query import Mode, SearchQuery
+from search.query import FacetScope, Mode, SearchQuery
 from search.result import FacetListing
 from search.similar import SimilarRequest
 from search.timeline import TimelineRequest
@@ -27,7 +27,6 @@ _NUMBER: dict[str, Any] = {"type": "integer"}
 _SWITCH: dict[str, Any] = {"type": "boolean"}
 _LIST: dict[str, Any] = {"type": "array", "items": _TEXT}
 _IDS: dict[str, Any] = {"type": "array", "items": _NUMBER}
-_DATE: dict[str, Any] = {"type": "string", "description": "YYYY-MM-DD"}
 _OUTPUT: dict[str, Any] = {
     "format": {"enum": ["toon", "json"]},
     "max_tokens": {"type": "integer", "description": f"budget, {DEFAULT_TOKENS:,}"},
@@ -39,17 +38,18 @@ _FILTERS: dict[str, Any] = {
     "type": _LIST,
     "tag": _LIST,
     "category": _LIST,
-    "from": _DATE,
-    "to": _DATE,
+    "from": _TEXT,
+    "to": _TEXT,
 }
 # Hosts that send only arguments of the schema can filter by all of them in a search.
 _FURTHER_FILTERS: dict[str, Any] = {
     **dict.fromkeys(("concept", "entity", "author", "agent", "source", "state", "has", "no"), _LIST),
     "match_all": _SWITCH,
-    "since": {"type": "string", "description": "30d; m: months"},
+    "since": {"type": "string", "description": "30d, 6m"},
     "updated_since": _TEXT,
     "as_of": _TEXT,
 }
+_SCOPE: dict[str, Any] = {"enum": [scope.value for scope in FacetScope]}
 _PAGE: dict[str, Any] = {"page": _NUMBER, "limit": _NUMBER}
 _RECORD: dict[str, Any] = {
     "title": _TEXT,
@@ -72,14 +72,16 @@ CORE = (
     Tool(
         "search",
         "Step 1: index of memories (id, title, date, type, project); without query all, newest first. A leading - on a"
-        " filter leaves out (-tag); match_all: all of the tags; has, no: a facet with or without value.",
+        " filter excludes (-tag); match_all: all the tags; has, no: a facet with or without value.",
         tools.search,
         {
             "query": {"type": "string", "description": 'words, "phrase", prefix*, -not, or'},
             "mode": {"enum": [mode.value for mode in Mode]},
             **_FILTERS,
+            "from": {"type": "string", "description": "YYYY-MM-DD"},
             **_FURTHER_FILTERS,
-            "include_facets": {"type": "boolean", "description": "counts over all matches"},
+            "include_facets": {**_LIST, "type": ["boolean", "array"], "description": "counts; [tag, date]: of these"},
+            "facet_scope": _SCOPE,
             "orderBy": {"enum": ["relevance", "newest", "oldest", "updated", "title"]},
             **_PAGE,
             **_OUTPUT,
@@ -117,15 +119,15 @@ CORE = (
     ),
     Tool(
         "retrieve_memory",
-        "Search with whole memories: dear, for narrow questions. include_facets: tags, memory_types, date_buckets"
-        " counted over all matches. Takes search's filters.",
+        "Search with whole memories: dear, for narrow questions. include_facets: tags, memory_types, date_buckets."
+        " Takes search's filters.",
         tools.retrieve_memory,
-        {"query": _TEXT, **_FILTERS, "include_facets": _SWITCH, **_PAGE, **_OUTPUT_SHORT},
+        {"query": _TEXT, **_FILTERS, "include_facets": _SWITCH, "facet_scope": _TEXT, **_PAGE, **_OUTPUT_SHORT},
         inputs=(SearchQuery,),
     ),
     Tool(
         "list_categories",
-        "Categories with counts; filter: part of a name.",
+        "Categories with counts.",
         category_tools.list_categories,
         {
             "sort_by": {"enum": list(CATEGORY_SORTS)},
@@ -144,7 +146,7 @@ CORE = (
             "category": _TEXT,
             "include_children": _SWITCH,
             "include_chunks": _SWITCH,
-            "limit": _NUMBER,
+            **_PAGE,
             **_OUTPUT_SHORT,
         },
         inputs=(CategoryRequest,),
@@ -166,7 +168,7 @@ CORE = (
     ),
     Tool(
         "store_memory",
-        "Remember something lasting. Search first: what is there is better updated. Also takes importance, authors,"
+        "Remember something lasting. Search first: better update. Also takes importance, authors,"
         " links, external_id, source_url.",
         tools.store_memory,
         {
@@ -220,6 +222,7 @@ FURTHER = (
             "facet": {"enum": list(FACET)},
             "search": {"type": "string", "description": "in names"},
             "sort": {"enum": ["count", "name", "typical"]},
+            "facet_scope": _TEXT,
             **_PAGE,
         },
         inputs=(SearchQuery, FacetListing, OutputOptions),
@@ -227,21 +230,21 @@ FURTHER = (
     ),
     Tool(
         "about",
-        "A concept or an entity: definition, links, newest memories; with to: what links the two.",
+        "A concept or entity: definition, links, newest memories; to: what links two.",
         vocabulary_tools.about,
         {"concept": _TEXT, "entity": _TEXT, "to": _TEXT},
         inputs=(OutputOptions,),
     ),
     Tool(
         "similar",
-        "Memories similar to one (id) or to a text, with duplicates marked; without both: proposed duplicates.",
+        "Memories similar to an id or a text, duplicates marked; without both: proposed duplicates.",
         memory_tools.similar,
         {"id": _NUMBER, "text": _TEXT, "limit": _NUMBER},
         inputs=(SearchQuery, SimilarRequest, OutputOptions),
     ),
     Tool(
         "changes",
-        "What was created, edited, deleted… since 7d or a date, oldest first; further with after=cursor.",
+        "What was created, edited … since 7d or a date, oldest first; after: its cursor.",
         memory_tools.changes,
         {"since": _TEXT, "after": _TEXT, "project": _LIST, "kind": _LIST, "limit": _NUMBER},
         inputs=(ChangesRequest, OutputOptions),
@@ -273,7 +276,7 @@ FURTHER = (
     ),
     Tool(
         "views",
-        "Saved searches: counts, arguments for search.",
+        "Saved searches, with counts.",
         memory_tools.views,
         {},
         inputs=(OutputOptions,),

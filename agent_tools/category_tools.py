@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from access.viewer import Viewer
-from agent_tools.rendering import TableRow, drop_empty_columns, render_rows, render_tables
+from agent_tools.rendering import OneLine, TableRow, date_cell, render_rows, render_tables
 from agent_tools.tools import Arguments, pairs_of_arguments, split_output_options
 from explorer.category_reads import (
     CategoryMemory,
@@ -16,32 +16,38 @@ from explorer.category_reads import (
     concepts_in,
 )
 from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.timeline_api import cut_title
 from explorer.visible_tree import CategoryChild, CategoryDescription
 from search.result import SearchWarning
+
+# Characters of a chunk.
+_CHUNK = 300
 
 
 def category_search(arguments: Arguments, viewer: Viewer) -> str:
     options, rest = split_output_options(arguments)
     found = category_overview(CategoryRequest.from_pairs(pairs_of_arguments(rest)), viewer)
-    statistics: dict[str, Any] = {
-        "total_documents": found.numbers.memories,
-        "total_chunks": found.numbers.chunks,
-        "total_concepts": found.numbers.concepts,
-        "own_documents": found.own,
-        "documents_with_children": found.with_below,
-    }
-    head: dict[str, Any] = {"category": _about(found.category), "statistics": statistics}
+    statistics = OneLine(
+        {
+            "total_documents": found.numbers.memories,
+            "total_chunks": found.numbers.chunks,
+            "total_concepts": found.numbers.concepts,
+            "own_documents": found.own,
+            "documents_with_children": found.with_below,
+        }
+    )
+    head: dict[str, Any] = {"category": _about(found.category), "statistics": statistics, "has_more": found.has_more}
     head |= _notes(found.message, found.warnings)
     tables: dict[str, Sequence[TableRow]] = {
-        "documents": drop_empty_columns([_document(one) for one in found.documents]),
-        "concepts": drop_empty_columns([_concept(one) for one in found.concepts]),
+        "documents": [_document(one) for one in found.documents],
+        "concepts": [_concept(one) for one in found.concepts],
     }
     if found.children:
         statistics["total_child_categories"] = found.children_total
         tables["child_categories"] = [_child(one) for one in found.children]
     if found.chunks is not None:
-        tables["chunks"] = drop_empty_columns([_chunk(one) for one in found.chunks])
-    return render_tables(head, tables, options, "raise it, or ask for a smaller limit")
+        tables["chunks"] = [_chunk(one) for one in found.chunks]
+    return render_tables(head, tables, options, "raise it, or ask for a smaller limit and further pages")
 
 
 def list_categories(arguments: Arguments, viewer: Viewer) -> str:
@@ -53,18 +59,20 @@ def list_categories(arguments: Arguments, viewer: Viewer) -> str:
         "total_categories": found.total,
         "returned_categories": len(found.listed),
         "has_more": found.has_more,
-        "aggregate_stats": {
-            "total_documents": aggregate.numbers.memories,
-            "total_chunks": aggregate.numbers.chunks,
-            "total_concepts": aggregate.numbers.concepts,
-            "average_docs_per_category": aggregate.average_memories,
-            "average_chunks_per_category": aggregate.average_chunks,
-            "most_popular_category": aggregate.most,
-            "least_popular_category": aggregate.least,
-        },
+        "aggregate_stats": OneLine(
+            {
+                "total_documents": aggregate.numbers.memories,
+                "total_chunks": aggregate.numbers.chunks,
+                "total_concepts": aggregate.numbers.concepts,
+                "average_docs_per_category": aggregate.average_memories,
+                "average_chunks_per_category": aggregate.average_chunks,
+                "most_popular_category": aggregate.most,
+                "least_popular_category": aggregate.least,
+            }
+        ),
         **_notes("", found.warnings),
     }
-    rows = drop_empty_columns([_listed(one, request.include_hierarchy) for one in found.listed])
+    rows = [_listed(one, request.include_hierarchy) for one in found.listed]
     return render_rows(
         head,
         "categories",
@@ -79,16 +87,16 @@ def list_concepts_in_category(arguments: Arguments, viewer: Viewer) -> str:
     found = concepts_in(ConceptListRequest.from_pairs(pairs_of_arguments(rest)), viewer)
     head: dict[str, Any] = {
         "category": _head(found.category),
-        "statistics": {
-            "total_documents": found.numbers.memories,
-            "total_concepts": found.numbers.concepts,
-            "average_concepts_per_document": found.average,
-        },
+        "statistics": OneLine(
+            {
+                "total_documents": found.numbers.memories,
+                "total_concepts": found.numbers.concepts,
+                "average_concepts_per_document": found.average,
+            }
+        ),
         **_notes(found.message, found.warnings),
     }
-    rows = drop_empty_columns(
-        [{**_concept(one), "total_document_count": one.total_document_count} for one in found.concepts]
-    )
+    rows = [{**_concept(one), "total_document_count": one.total_document_count} for one in found.concepts]
     return render_rows(head, "concepts", rows, options, lambda n: "raise it, or ask for a smaller limit")
 
 
@@ -109,15 +117,13 @@ def _about(category: CategoryDescription) -> dict[str, Any]:
 
 
 def _document(document: CategoryMemory) -> TableRow:
+    """A row as that of a search."""
     return {
         "id": document.id,
-        "title": document.title,
-        # A preview that only repeats the title is left out.
-        "preview": document.preview if not document.preview.startswith(document.title[:60]) else "",
-        "source": document.source,
-        "concepts": ", ".join(document.concepts),
-        "categories": ", ".join(document.categories),
-        "chunk_count": document.chunk_count,
+        "title": cut_title(document.title),
+        "date": date_cell(document.created_at),
+        "type": document.memory_type,
+        "project": document.project,
     }
 
 
@@ -129,7 +135,7 @@ def _concept(concept: ConceptCount) -> dict[str, Any]:
         "weight": concept.weight,
         "document_count": concept.document_count,
         "chunk_count": concept.chunk_count,
-        "related_concepts": ", ".join(concept.related_concepts),
+        "related_concepts": list(concept.related_concepts),
     }
 
 
@@ -141,9 +147,9 @@ def _child(child: CategoryChild) -> TableRow:
 def _chunk(chunk: ChunkText) -> TableRow:
     return {
         "id": f"{chunk.memory_id}/{chunk.ordinal}",
-        "text": chunk.text,
+        "text": chunk.text if len(chunk.text) <= _CHUNK else f"{chunk.text[:_CHUNK].rstrip()}…",
         "source": chunk.source,
-        "concepts": ", ".join(chunk.concepts),
+        "concepts": list(chunk.concepts),
         "concept_density": chunk.concept_density,
     }
 
@@ -154,14 +160,16 @@ def _listed(one: ListedNode, with_hierarchy: bool) -> TableRow:
         "id": node.id,
         "path": node.path,
         "name": node.name,
+        "parent": node.path.rpartition("/")[0],
+        "depth": node.depth - 1,
         "description": node.description,
         "document_count": one.numbers.memories,
         "own_document_count": one.own,
         "chunk_count": one.numbers.chunks,
         "concept_count": one.numbers.concepts,
-        "aliases": ", ".join(node.aliases),
-        "related_categories": ", ".join(one.related),
+        "aliases": list(node.aliases),
+        "related_categories": list(one.related),
     }
     if with_hierarchy:
-        row |= {"parent": one.parent, "children": ", ".join(one.children), "depth": node.depth - 1}
+        row |= {"children": list(one.children)}
     return row

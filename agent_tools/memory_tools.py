@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from access.viewer import Viewer
-from agent_tools.rendering import CellValue, OutputOptions, drop_empty_columns, encode, render_rows
+from agent_tools.rendering import CellValue, OutputOptions, encode, render_rows
 from agent_tools.tools import (
     Arguments,
     changes_text,
@@ -43,7 +43,6 @@ from search.run import run
 from search.saved_views import count_views, openable_views
 from search.similar import MAX_SIMILAR_TEXT, SimilarRequest, similar_memories, similar_to_text
 from text.formatting import number
-from web.command_line import command
 from web.params import Params, QueryError, Text
 from web.validation import Problem
 
@@ -80,8 +79,8 @@ def similar(arguments: Arguments, viewer: Viewer) -> str:
         ]
     else:
         rows = _proposed(query, request.limit, viewer)
-        head["pairs"] = f"proposed as duplicates and not decided yet ({command('suggest')} looks for more)"
-    return render_rows(head, "memories", drop_empty_columns(rows), options, lambda n: "raise it, or lower limit")
+        head["pairs"] = "proposed as duplicates and not decided yet"
+    return render_rows(head, "memories", rows, options, lambda n: "raise it, or lower limit")
 
 
 def _proposed(query: SearchQuery, limit: int, viewer: Viewer) -> list[dict[str, CellValue]]:
@@ -126,7 +125,7 @@ def views(arguments: Arguments, viewer: Viewer) -> str:
                 "search": json.dumps(search_arguments(one.query), ensure_ascii=False),
             }
         )
-    return render_rows({"total": len(everything)}, "views", drop_empty_columns(rows), options, lambda n: "raise it")
+    return render_rows({"total": len(everything)}, "views", rows, options, lambda n: "raise it")
 
 
 class ForgetRequest(Params):
@@ -201,7 +200,7 @@ def changes(arguments: Arguments, viewer: Viewer) -> str:
         for change in found.changes
     ]
     head = {"cursor": found.cursor, "has_more": found.has_more}
-    return render_rows(head, "changes", drop_empty_columns(rows), options, lambda n: f"then ask with limit={max(n, 1)}")
+    return render_rows(head, "changes", rows, options, lambda n: f"then ask with limit={max(n, 1)}")
 
 
 class HistoryOf(HistoryRequest):
@@ -235,7 +234,7 @@ def history(arguments: Arguments, viewer: Viewer) -> str:
         for event in found.events
     ]
     head = {"id": memory_id} | ({"next": f"before={found.next}"} if found.next else {})
-    return render_rows(head, "events", drop_empty_columns(rows), options, lambda n: f"then ask with limit={max(n, 1)}")
+    return render_rows(head, "events", rows, options, lambda n: f"then ask with limit={max(n, 1)}")
 
 
 class RestoreRequest(BaseModel):

@@ -1,10 +1,12 @@
-"""Render answers for a model: flat rows as TOON or JSON, truncated to a token budget at whole rows.
+"""Render answers for a model: rows as TOON or JSON, truncated to a token budget at whole rows.
 
-Rows are flat (lists are joined into a cell) and have the same keys: only then is TOON smaller than JSON.
+JSON has every field, and lists as lists. In TOON rows are flat (lists are joined into a cell), and columns without
+anything are left out: only then is TOON smaller than JSON.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, time
 from typing import Any, Literal
 
 import toon_format
@@ -13,10 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from search.unified.legs import ResultKind
 from search.unified.rows import Linked, UnifiedHit
 from search.unified.service import UnifiedResult
+from text.formatting import memories
 from text.tokens import estimated_tokens
 
-CellValue = str | int | float | bool | None
+CellValue = str | int | float | bool | list[str] | None
 TableRow = Mapping[str, CellValue]
+
+
+class OneLine(dict[str, Any]):
+    """Counts by value, or other short fields, which TOON has on one line."""
+
 
 MIN_TOKENS = 200
 MAX_TOKENS = 100_000
@@ -38,7 +46,29 @@ class OutputOptions(BaseModel):
 def encode(data: Mapping[str, Any], form: str) -> str:
     if form == "json":
         return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return toon_format.encode(data)
+    return toon_format.encode({key: _on_a_line(value) for key, value in data.items() if value not in ("", None, {})})
+
+
+def _on_a_line(value: Any) -> Any:
+    """A field of a head in TOON: counts on one line, and lists within it joined."""
+    if isinstance(value, OneLine):
+        return [f"{name}={_joined(inner)}" for name, inner in value.items()]
+    if isinstance(value, Mapping):
+        return {key: _on_a_line(_joined(inner)) for key, inner in value.items()}
+    return value
+
+
+def _joined(cell: Any) -> Any:
+    return ", ".join(cell) if isinstance(cell, list) else cell
+
+
+def _shaped(rows: Sequence[TableRow], options: OutputOptions) -> list[dict[str, CellValue]]:
+    """Rows as the form has them."""
+    if options.format == "json":
+        return [dict(row) for row in rows]
+    flat = [{key: _joined(cell) for key, cell in row.items()} for row in rows]
+    used = {key for row in flat for key, cell in row.items() if cell not in {"", None} and cell is not False}
+    return [{key: cell for key, cell in row.items() if key in used} for row in flat]
 
 
 def render_rows(
@@ -53,6 +83,8 @@ def render_rows(
 
     `advice` tells how to get the rest, given the number of rows options. `order` sorts the rows that fit.
     """
+
+    rows = _shaped(rows, options)
 
     def text_of(included: Sequence[TableRow], left_out: str) -> str:
         notes = {**head, "left_out": left_out} if left_out else head
@@ -79,10 +111,10 @@ def render_tables(
     head: Mapping[str, Any], tables: Mapping[str, Sequence[TableRow]], options: OutputOptions, advice: str
 ) -> str:
     """Render the head and several tables within the budget: the first table completely before the next."""
-    rows = [(name, row) for name, table in tables.items() for row in table]
+    rows = [(name, row) for name, table in tables.items() for row in _shaped(table, options)]
 
     def first(n: int) -> str:
-        included = {name: [dict(row) for of, row in rows[:n] if of == name] for name in tables}
+        included = {name: [row for of, row in rows[:n] if of == name] for name in tables}
         left = [
             f"{len(table) - len(included[name])} of {len(table)} {name}"
             for name, table in tables.items()
@@ -109,8 +141,8 @@ def _first_row_cut(
 ) -> str:
     """Truncate the longest text of the first row, which alone exceeds the budget."""
     row = dict(rows[0])
-    key = max(row, key=lambda k: len(str(row[k])))
-    text = str(row[key])
+    texts = {key: cell for key, cell in row.items() if isinstance(cell, str)}
+    key, text = max(texts.items(), key=lambda item: len(item[1]), default=("", ""))
     keep = len(text)
     while True:
         keep = max(_SHORTEST, keep * 3 // 4)
@@ -121,10 +153,10 @@ def _first_row_cut(
             return cut
 
 
-def drop_empty_columns(rows: Sequence[TableRow]) -> list[dict[str, CellValue]]:
-    """Drop columns that are empty in every row."""
-    used = {key for row in rows for key, value in row.items() if value not in {"", None} and value is not False}
-    return [{key: value for key, value in row.items() if key in used} for row in rows]
+def date_cell(moment: datetime) -> str:
+    """The day, with the time where it is not midnight."""
+    moment = moment.astimezone(UTC)
+    return f"{moment:%Y-%m-%d}" if moment.time() == time() else f"{moment:%Y-%m-%dT%H:%M}"
 
 
 # The number of supporting memories in a row.
@@ -132,38 +164,35 @@ _EVIDENCE = 5
 
 
 def unified_head(found: UnifiedResult) -> dict[str, Any]:
-    """The head of unified results: the number found, and totals by kind before deduplication."""
-    head: dict[str, Any] = {"found": found.found, "has_more": found.has_more}
-    head["totals"] = {kind.plural: total.count for kind, total in found.totals.items()}
+    """The head of unified results: the number that the pages hold, and totals by kind before deduplication."""
+    head: dict[str, Any] = {"total": found.found, "has_more": found.has_more}
+    head["totals"] = OneLine({kind.plural: total.count for kind, total in found.totals.items()})
     if lower_bounds := [kind.plural for kind, total in found.totals.items() if total.at_least]:
         head["lower_bounds"] = lower_bounds
     return head
 
 
-def unified_rows(hits: Sequence[UnifiedHit]) -> list[dict[str, CellValue]]:
-    """A row for each result, all with the same columns. `see` names the next call for what is no memory, and its id
+def unified_row(hit: UnifiedHit) -> dict[str, CellValue]:
+    """A row of a result, with the same columns for each. `see` names the next call for what is no memory, and its id
     starts with its kind, so that it is not taken for the id of a memory.
     """
-    return drop_empty_columns([_row(hit) for hit in hits])
-
-
-def _row(hit: UnifiedHit) -> dict[str, CellValue]:
     memory, term, relationship = hit.memory, hit.term, hit.relationship
     row: dict[str, CellValue] = {"kind": hit.kind.value, "id": f"{hit.kind.value}:{hit.id}", "title": hit.title_text}
     row |= {"score": round(hit.score, 3), "text": "", "date": "", "type": "", "project": "", "see": ""}
     if memory:
-        row |= {"id": memory.id, "date": f"{memory.created_at:%Y-%m-%d}", "type": memory.memory_type}
+        row |= {"id": memory.id, "date": date_cell(memory.created_at), "type": memory.memory_type}
         row["project"] = memory.project
     elif term:
         row |= {"text": term.description, "type": term.type}
-        row["see"] = f"search({hit.kind.value}={term.value}): {term.memories} memories"
+        tool = "category_search" if hit.kind is ResultKind.CATEGORY else "about"
+        row["see"] = f"{tool}({hit.kind.value}={json.dumps(term.value, ensure_ascii=False)}): {memories(term.memories)}"
     elif relationship:
         row |= {"text": relationship.fact, "type": relationship.type}
         more = len(relationship.evidence) - _EVIDENCE
-        ids = ", ".join(f"#{pk}" for pk in relationship.evidence[:_EVIDENCE])
-        row["see"] = f"{ids} and {more} more" if more > 0 else ids
-    row["related"] = "; ".join(_linked(item) for item in hit.related)
-    row["same"] = "; ".join(_linked(item) for item in hit.folded)
+        call = f"get_observations(ids={list(relationship.evidence[:_EVIDENCE])})" if relationship.evidence else ""
+        row["see"] = f"{call} and {more} more" if more > 0 else call
+    row["related"] = [_linked(item) for item in hit.related]
+    row["same"] = [_linked(item) for item in hit.folded]
     return row
 
 

@@ -88,7 +88,8 @@ def read_resource(uri: str, viewer: Viewer) -> ReadResourceResult:
         reply = json.loads(_called("get_observations", {"ids": [found["value"]], "format": "json"}, viewer))
         if not reply["memories"]:
             raise MCPError(INVALID_PARAMS, f"There is no memory at {uri[:100]} that you can see.")
-        text = encode(reply["memories"][0], "toon")
+        memory = {key: value for key, value in reply["memories"][0].items() if value}
+        text = encode(memory, "toon")
     elif found := _CATEGORY.fullmatch(uri):
         text = _called("category_search", {"category": unquote(found["value"]), "include_children": True}, viewer)
     elif found := _CONTEXT.fullmatch(uri):

@@ -1,7 +1,8 @@
 """The tools of agents: each builds a query, runs it, and renders flat rows. Independent of transports."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
@@ -11,15 +12,17 @@ from access.keys import ScopeMissingError
 from access.viewer import Viewer
 from agent_tools.rendering import (
     CellValue,
+    OneLine,
     OutputOptions,
-    drop_empty_columns,
+    date_cell,
     encode,
     render_rows,
     unified_head,
-    unified_rows,
+    unified_row,
 )
 from agent_tools.workflow import WORKFLOW as WORKFLOW
 from explorer.batch_api import Batch, batch_of
+from explorer.graph.node_page import relationship_detail
 from explorer.graph.path_page import PathEndError
 from explorer.graph.queries import NameUnknownError
 from explorer.timeline_api import cut_title, index_row
@@ -40,14 +43,14 @@ from memories.services import (
 )
 from search.facets import FACET, FACETS, Facet
 from search.near_duplicates import near_duplicates
-from search.query import FacetScope, SearchQuery
+from search.query import ALIASES, FacetScope, SearchQuery, Sort
 from search.result import Hit, HitDetail, SearchResult, SearchWarning
 from search.run import run
 from search.timeline import TimelineRequest, timeline
-from search.unified.service import unified
+from search.unified.service import best_known, unified
 from text.formatting import legible, number
 from web.errors import ApiError, close_to
-from web.params import Params, QueryError, unknown_parameter
+from web.params import Pair, Params, QueryError, unknown_parameter
 from web.responses import error_of, error_of_input
 from web.validation import Problem, field_names
 
@@ -109,8 +112,16 @@ COUNTED_VALUES = 50
 # Characters of a value before and after a change.
 _VALUE_LENGTH = 200
 _NAMED_SHOWN = 5
+# The facets that may be counted: by their names, and the dates.
+DATES = "date"
+COUNTABLE = {
+    **{name: spec.key for spec in FACETS for name in (spec.key, spec.api_name)},
+    DATES: DATES,
+    "date_buckets": DATES,
+}
 # The facets of `retrieve_memory`, as its specification names them.
-_COUNTED_FACETS = ("tags", "memory_types")
+_COUNTED_FACETS = ("type", "tag", DATES)
+_SWITCHES = {"0", "1", "true", "false", "yes", "no", "on", "off"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +207,56 @@ def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
                 f"{tool.name} needs the scope {tool.scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}."
             )
         tool.check_names(arguments)
-        return tool.run(arguments, viewer)
+        return tool.run(_with_plain_ids(tool, arguments, viewer), viewer)
     except Exception as error:
         raise ToolRefusedError(_explained(error, tool)) from error
+
+
+# The ids of what is no memory, as unified results have them.
+_KIND_AND_ID = re.compile(r"(memory|entity|concept|category|relationship):(\d{1,18})")
+_OF_MEMORIES = {"id", "ids", "anchor", "target", "evidence"}
+_OF_TERMS = {"to", "term", "other", "target", "parent", "sources"}
+_BEHIND = 5
+
+
+def _with_plain_ids(tool: Tool, arguments: Arguments, viewer: Viewer) -> Arguments:
+    """The arguments with the ids of results as each of them takes it: in a filter, the number of the term; where
+    memories are read, the newest memories that carry the term or support the fact.
+    """
+
+    def plain(key: str, item: Any) -> list[Any]:
+        found = _KIND_AND_ID.fullmatch(item.strip()) if isinstance(item, str) else None
+        if found is None:
+            return [item]
+        kind, number_of = found[1], int(found[2])
+        name = ALIASES.get(key, key).lstrip("-")
+        if kind == name or (name in _OF_TERMS and tool.scope == "curate") or (name == "to" and kind in FACET):
+            return [str(number_of)]
+        if name not in _OF_MEMORIES or (kind != "memory" and not tool.reads_only):
+            return [item]
+        return [number_of] if kind == "memory" else _memories_behind(kind, number_of, viewer)
+
+    changed: Arguments = {}
+    for key, value in arguments.items():
+        items = list(items_of(value))
+        if any(isinstance(item, str) and _KIND_AND_ID.fullmatch(item.strip()) for item in items):
+            found = [one for item in items for one in plain(key, item)]
+            changed[key] = found if isinstance(value, list) or key == "ids" else found[0]
+    return {**arguments, **changed}
+
+
+def _memories_behind(kind: str, number_of: int, viewer: Viewer) -> list[int]:
+    """The best evidence of a fact, or the newest memories that carry a term."""
+    if kind == "relationship":
+        detail = relationship_detail(number_of, viewer)
+        ids = [hit.id for hit in detail.evidence[:_BEHIND]] if detail else []
+    else:
+        carrying: dict[str, Any] = {kind: (str(number_of),), "page_size": _BEHIND}
+        hits = run(SearchQuery(**carrying), viewer, include_facets=False, detail=HitDetail.INDEX).hits
+        ids = [hit.id for hit in hits]
+    if not ids:
+        raise ApiError(404, "not_found", f"No memory that you can see stands behind {kind}:{number_of}.")
+    return ids
 
 
 def _explained(error: Exception, tool: Tool) -> str:
@@ -240,7 +298,26 @@ def _query(arguments: Arguments, size: int) -> SearchQuery:
     pairs = pairs_of_arguments(arguments)
     if not {"limit", "page_size"} & {key for key, _ in pairs}:
         pairs.append(("page_size", str(size)))
-    return SearchQuery.from_pairs(pairs)
+    return count_results(SearchQuery.from_pairs(pairs), pairs)
+
+
+def count_results(query: SearchQuery, pairs: Iterable[Pair]) -> SearchQuery:
+    """With facets that count the results, unless the pairs say otherwise: what each choice would give is for a page."""
+    return query if "facet_scope" in dict(pairs) else query.replace(facet_scope=FacetScope.RESULTS)
+
+
+def _split_facets(arguments: Arguments, usual: Iterable[str]) -> tuple[Sequence[str], Arguments]:
+    """The facets to count, and the arguments with a switch in place of their list. Raises QueryError."""
+    name = next((key for key in arguments if ALIASES.get(key, key) == "include_facets"), "")
+    named = [str(item).strip() for item in items_of(arguments.get(name))]
+    if len(named) <= 1 and {one.lower() for one in named} <= _SWITCHES:
+        return tuple(usual), arguments
+    if wrong := [one for one in named if one not in COUNTABLE]:
+        what = f"{legible(wrong[0], 60)!r} is neither true, false nor a facet"
+        keys = list(dict.fromkeys(COUNTABLE.values()))
+        near = close_to(wrong[0], COUNTABLE)
+        raise QueryError([Problem(name, what, f"write true, or a list of {', '.join(keys)}", near)])
+    return [COUNTABLE[one] for one in named], {**arguments, name: True}
 
 
 # --- tools -------------------------------------------------------------------------------------------------------
@@ -252,15 +329,17 @@ def important(arguments: Arguments, viewer: Viewer) -> str:
 
 def search(arguments: Arguments, viewer: Viewer) -> str:
     options, rest = split_output_options(arguments)
+    facets, rest = _split_facets(rest, (*FACET, DATES))
     query = _query(rest, INDEX_SIZE)
     if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_VALUES)
         recalled(viewer, [hit.id for hit in found.answer.hits])
-        head = _page(found.answer, _all_facets) | unified_head(found)
-        return render_rows(head, "results", unified_rows(found.hits), options, _next_page(query))
+        head = _page(found.answer, facets) | unified_head(found)
+        return render_rows(head, "results", [unified_row(hit) for hit in found.hits], options, _next_page(query))
     result = run(query, viewer, facet_limit=FACET_VALUES, detail=HitDetail.INDEX)
     recalled(viewer, [hit.id for hit in result.hits])
-    return render_rows(_page(result, _all_facets), "memories", index_rows(result.hits), options, _next_page(query))
+    head = _known_line(query, viewer) | _page(result, facets)
+    return render_rows(head, "memories", index_rows(result.hits, query.order), options, _next_page(query))
 
 
 def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
@@ -289,21 +368,23 @@ def get_observations(arguments: Arguments, viewer: Viewer) -> str:
         head["missing"] = f"{_ids(missing)}: no such memory that you can see{' in the project' * bool(batch.project)}"
     if left_out:
         head["past_limit"] = _ids(left_out)
-    rows = drop_empty_columns([_whole(detail) for detail in found])
+    rows = [_whole(detail) for detail in found]
     ids = [detail.memory.pk for detail in found]
     return render_rows(head, "memories", rows, options, lambda n: f"then ask for ids={ids[n:]}")
 
 
 def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
     options, rest = split_output_options(arguments)
+    facets, rest = _split_facets(rest, _COUNTED_FACETS)
     query = _query(rest, 10)
-    if query.include_facets and "facet_scope" not in rest:
-        # Its specification asks for the tags and types of the memories that match.
-        query = query.replace(facet_scope=FacetScope.RESULTS)
+    if query.is_unified:
+        wrong = "unified finds more than memories, and retrieve_memory returns memories alone"
+        raise QueryError([Problem("mode", wrong, 'call search(mode="unified", …), or leave mode out here')])
     result = run(query, viewer, facet_limit=COUNTED_VALUES, detail=HitDetail.INDEX)
     found, _, _ = batch_of(Batch(ids=[hit.id for hit in result.hits]), viewer) if result.hits else ([], [], [])
-    rows = drop_empty_columns([_whole(detail) for detail in found])
-    return render_rows(_page(result, _counted_facets), "memories", rows, options, _next_page(query))
+    rows = [_whole(detail) for detail in found]
+    head = _known_line(query, viewer) | _page(result, facets)
+    return render_rows(head, "memories", rows, options, _next_page(query))
 
 
 def store_memory(arguments: Arguments, viewer: Viewer) -> str:
@@ -392,28 +473,29 @@ def _given(arguments: Arguments) -> Arguments:
     return {key: value for key, value in arguments.items() if value is not None}
 
 
-def index_rows(hits: Iterable[Hit]) -> list[dict[str, CellValue]]:
-    """Rows of an index. The state has a column only if some memory is not active."""
+def index_rows(hits: Iterable[Hit], order: Sort = Sort.NEWEST) -> list[dict[str, CellValue]]:
+    """Rows of an index, with the date that orders them. The state has a column only if some memory is not active."""
     listed = list(hits)
-    rows = [index_cells(hit) for hit in listed]
+    rows = [index_cells(hit, order) for hit in listed]
     if all(hit.state == Memory.State.ACTIVE for hit in listed):
         return rows
     return [row | {"state": hit.state} for row, hit in zip(rows, listed, strict=True)]
 
 
-def index_cells(hit: Hit) -> dict[str, CellValue]:
+def index_cells(hit: Hit, order: Sort = Sort.NEWEST) -> dict[str, CellValue]:
     row = index_row(hit)
+    date = {"updated": date_cell(hit.updated_at)} if order is Sort.UPDATED else {"date": date_cell(row.created_at)}
     return {
         "id": row.id,
         "title": row.title,
-        "date": f"{row.created_at:%Y-%m-%d}",
+        **date,
         "type": row.memory_type,
         "project": row.project,
     }
 
 
 def _whole(detail: MemoryDetail) -> dict[str, CellValue]:
-    """A whole memory, lists joined."""
+    """A whole memory."""
     memory = detail.memory
     return {
         "id": memory.pk,
@@ -421,16 +503,16 @@ def _whole(detail: MemoryDetail) -> dict[str, CellValue]:
         "date": f"{memory.created_at:%Y-%m-%dT%H:%M}",
         "type": memory.memory_type,
         "project": memory.project.slug,
-        "state": "" if memory.state == Memory.State.ACTIVE else memory.state,
+        "state": memory.state,
         "superseded_by": detail.superseded_by.id if detail.superseded_by else None,
-        "tags": joined(memory.tags),
-        "categories": joined(node.path for node in detail.categories),
-        "concepts": joined(term.label for term in detail.concepts),
-        "entities": joined(term.value for term in detail.entities),
-        "authors": joined(memory.authors),
+        "tags": list(memory.tags),
+        "categories": [node.path for node in detail.categories],
+        "concepts": [term.label for term in detail.concepts],
+        "entities": [term.value for term in detail.entities],
+        "authors": list(memory.authors),
         "agent": memory.agent,
         "source": memory.source_uri or memory.source,
-        "links": joined(f"{x.rel} {f'#{x.memory.id}' if x.memory else x.target}" for x in detail.links),
+        "links": [f"{x.rel} {f'#{x.memory.id}' if x.memory else x.target}" for x in detail.links],
         "summary": memory.summary,
         "content": memory.content,
     }
@@ -444,7 +526,18 @@ def _ids(ids: Sequence[int]) -> str:
     return ", ".join(map(str, ids))
 
 
-def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]) -> dict[str, Any]:
+def _known_line(query: SearchQuery, viewer: Viewer) -> dict[str, str]:
+    """The fact or term that fits the text best, and the call that finds more of its kind."""
+    hit = best_known(query, viewer)
+    if hit is None:
+        return {}
+    row = unified_row(hit)
+    what = " – ".join(dict.fromkeys(filter(None, (str(row["title"]), str(row["text"])))))
+    more = call_text("search", **asked_of(query) | {"mode": "unified"})
+    return {"known": f"{row['id']} {what}; {row['see']}; more: {more}"}
+
+
+def _page(result: SearchResult, facets: Collection[str]) -> dict[str, Any]:
     """The head of a page: its place, the filters applied, warnings and facets."""
     head: dict[str, Any] = {
         "page": result.page,
@@ -461,8 +554,8 @@ def _page(result: SearchResult, facets: Callable[[SearchResult], dict[str, Any]]
     head |= hidden_line(result)
     head |= warning_lines(result.warnings)
     if result.relaxations:
-        head["relaxations"] = {f"without {one.label}": one.count for one in result.relaxations}
-    return head | (facets(result) if result.facets is not None else {})
+        head["relaxations"] = OneLine({f"without {one.label}": one.count for one in result.relaxations})
+    return head | (_counts(result, facets) if result.facets is not None else {})
 
 
 def hidden_line(result: SearchResult) -> dict[str, Any]:
@@ -485,36 +578,57 @@ def _did_you_mean(warning: SearchWarning) -> str:
     return f"Did you mean {' or '.join(of + name for name in warning.did_you_mean)}?" if warning.did_you_mean else ""
 
 
-def _all_facets(result: SearchResult) -> dict[str, Any]:
-    """Every facet with values, the largest values first."""
-    return _counts([facet for facet in result.facets or () if facet.values or facet.unavailable], result)
-
-
-def _counted_facets(result: SearchResult) -> dict[str, Any]:
-    """The counts that the specification asks for: tags, memory types and time spans."""
-    return _counts([facet for facet in result.facets or () if facet.spec.api_name in _COUNTED_FACETS], result)
-
-
-def _counts(facets: Iterable[Facet], result: SearchResult) -> dict[str, Any]:
-    counts: dict[str, Any] = {}
+def _counts(result: SearchResult, wanted: Collection[str]) -> dict[str, Any]:
+    """The facets that have values, the largest values first, and how to get what is not listed."""
+    if not result.total and result.query.facet_scope is FacetScope.RESULTS:
+        return {"facets": {}}
+    counts: dict[str, OneLine] = {}
     notes: list[str] = []
-    for facet in facets:
+    cut: list[Facet] = []
+    for facet in result.facets or ():
+        if facet.key not in wanted or not (facet.values or facet.unavailable):
+            continue
         if facet.unavailable:
             notes.append(f"{facet.spec.api_name}: {facet.unavailable}")
             continue
         ranked = sorted(facet.values, key=lambda v: (-v.count, v.label))
-        counts[facet.spec.api_name] = {v.value: v.count for v in ranked if v.count or v.selected or v.excluded}
+        counts[facet.spec.api_name] = OneLine({v.value: v.count for v in ranked if v.count or v.selected or v.excluded})
         if facet.has_more:
-            notes.append(f"{facet.spec.api_name}: the {len(facet.values)} largest of {facet.distinct:,}")
-    if result.date_buckets is not None:
-        counts["date_buckets"] = result.date_buckets.by_name()
-    return {"facets": counts} | ({"facet_notes": notes} if notes else {})
+            cut.append(facet)
+    if result.date_buckets is not None and DATES in wanted:
+        counts["date_buckets"] = OneLine(result.date_buckets.by_name())
+    if cut:
+        largest = ", ".join(f"{len(facet.values)} largest of {facet.distinct:,} {facet.spec.api_name}" for facet in cut)
+        notes.append(f"{largest}; the rest: {call_text('list_values', facet=cut[0].key, **asked_of(result.query))}")
+    head = {"facets": counts} | ({"facet_notes": notes} if notes else {})
+    return scope_line(result.query, wanted) | head
+
+
+def scope_line(query: SearchQuery, keys: Iterable[str]) -> dict[str, str]:
+    """A note on the counts of facets with a selection; elsewhere both ways count the same."""
+    if not any(key in FACET and query.selection(key).restricts for key in keys):
+        return {}
+    if query.facet_scope is FacetScope.RESULTS:
+        return {"facet_scope": "results (choices: what each value would give in place of those selected)"}
+    return {"facet_scope": "choices (results: the memories that match)"}
+
+
+def asked_of(query: SearchQuery) -> dict[str, Any]:
+    """The text and the filters of a query, as arguments of a tool."""
+    paging = {"sort", "page", "page_size", "offset", "include_facets", "facet_scope", "bucket"}
+    asked = {key: value for key, value in query.applied().items() if key not in paging}
+    return ({"query": asked.pop("q")} if "q" in asked else {}) | asked
+
+
+def call_text(name: str, **arguments: Any) -> str:
+    """A call of a tool as text, to be made as it is."""
+    return f"{name}({', '.join(f'{key}={json.dumps(value, ensure_ascii=False)}' for key, value in arguments.items())})"
 
 
 def filters_line(query: SearchQuery) -> dict[str, Any]:
     """The query as it was understood."""
-    applied = {key: joined(value) if isinstance(value, list) else value for key, value in query.applied().items()}
-    return {"filters": applied} if applied else {}
+    applied = {key: value for key, value in query.applied().items() if key != "facet_scope"}
+    return {"filters": OneLine(applied)} if applied else {}
 
 
 def _next_page(query: SearchQuery) -> Callable[[int], str]:

@@ -4,13 +4,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from access.viewer import Viewer
-from agent_tools.rendering import CellValue, TableRow, drop_empty_columns, encode, render_rows, render_tables
+from agent_tools.rendering import CellValue, OneLine, TableRow, encode, render_rows, render_tables
 from agent_tools.tools import (
     Arguments,
+    count_results,
     index_rows,
     joined,
     pairs_of_arguments,
     read_model,
+    scope_line,
     split_output_options,
     warning_lines,
 )
@@ -50,9 +52,11 @@ def list_values(arguments: Arguments, viewer: Viewer) -> str:
     if spec is None:
         wrong = f"{key[:40]!a} is not a facet" if key else "is missing"
         raise QueryError([Problem("facet", wrong, f"write one of {', '.join(FACET)}")])
-    # The size of a page has one name in every tool.
-    rest["page_size"] = rest.pop("limit", None) or rest.get("page_size") or _VALUES
-    listing, query = FacetListing.with_query(pairs_of_arguments(rest))
+    pairs = pairs_of_arguments(rest)
+    if not {"limit", "page_size"} & {key for key, _ in pairs}:
+        pairs.append(("page_size", str(_VALUES)))
+    listing, query = FacetListing.with_query(pairs)
+    query = count_results(query, pairs)
     found = facet_page(query, spec.key, listing, viewer)
     facet = found.facet
     head: dict[str, Any] = {
@@ -61,16 +65,18 @@ def list_values(arguments: Arguments, viewer: Viewer) -> str:
         "memories_without": facet.no_value,
         "page": listing.page,
         "has_more": found.has_more,
+        **scope_line(query, [spec.key]),
     }
     head |= warning_lines(found.warnings)
     if facet.unavailable:
         head["unavailable"] = facet.unavailable
+    is_table = options.format == "toon"
     rows: list[TableRow] = [
-        {"value": one.value, "label": "" if one.label == one.value else one.label, "count": one.count}
+        {"value": one.value, "label": "" if is_table and one.label == one.value else one.label, "count": one.count}
         for one in facet.values
     ]
     return render_rows(
-        head, "values", _dense(rows), options, lambda n: f"raise it, or ask for limit={max(n, 1)} and further pages"
+        head, "values", rows, options, lambda n: f"raise it, or ask for limit={max(n, 1)} and further pages"
     )
 
 
@@ -115,24 +121,23 @@ def _described(node: NodeDetail) -> tuple[dict[str, Any], dict[str, Sequence[Tab
     profile = node.profile
     head: dict[str, Any] = {
         **_term(node.term),
-        "aliases": joined(node.aliases),
+        "aliases": list(node.aliases),
         "description": node.description,
         "memories": profile.memories,
         "first": str(profile.first or ""),
         "last": str(profile.last or ""),
-        "categories": joined(f"{node.path} {count}" for node, count in profile.categories[:_COUNTED]),
-        "tags": joined(f"{tag} {count}" for tag, count in profile.tags[:_COUNTED]),
-        "entities" if node.kind is CONCEPT else "concepts": joined(
-            f"{term.label} {count}" for term, count in profile.others[:_COUNTED]
+        "categories": OneLine({node.path: count for node, count in profile.categories[:_COUNTED]}),
+        "tags": OneLine(profile.tags[:_COUNTED]),
+        "entities" if node.kind is CONCEPT else "concepts": OneLine(
+            {term.label: count for term, count in profile.others[:_COUNTED]}
         ),
     }
-    head = {key: value for key, value in head.items() if value != ""}
     if profile.unavailable:
         head["unavailable"] = profile.unavailable
     if node.around.total > _NEIGHBOURS:
         head["neighbours_total"] = node.around.total
     return head, {
-        "neighbours": _dense(_neighbours(node.around)[:_NEIGHBOURS]),
+        "neighbours": _neighbours(node.around)[:_NEIGHBOURS],
         "memories_newest": index_rows(node.samples),
     }
 
@@ -145,7 +150,7 @@ def _neighbours(around: Neighbourhood) -> list[TableRow]:
 def _links(edge: Edge, source: int) -> dict[str, CellValue]:
     """How two terms are linked: by stated relations, seen from one of them, and by shared memories."""
     stated = {tie.type if tie.source == source else f"{tie.type} (reverse)" for tie in edge.ties}
-    return {"how": joined(sorted(stated)), "shared_memories": edge.memories}
+    return {"how": sorted(stated), "shared_memories": edge.memories}
 
 
 def _path(found: NodePath) -> tuple[dict[str, Any], dict[str, Sequence[TableRow]]]:
@@ -158,11 +163,11 @@ def _path(found: NodePath) -> tuple[dict[str, Any], dict[str, Sequence[TableRow]
             **_links(step.edge, step.source.id),
             "to": step.target.value,
             "fact": "; ".join(record.fact for record in step.relationships if record.fact),
-            "evidence": joined(f"#{memory.id} {memory.title}" for memory in step.memories),
+            "evidence": [f"#{memory.id} {memory.title}" for memory in step.memories],
         }
         for step in found.steps
     ]
-    return head, {"steps": _dense(rows)}
+    return head, {"steps": rows}
 
 
 def _concepts_together(name: str, other: str, viewer: Viewer) -> tuple[dict[str, Any], dict[str, Sequence[TableRow]]]:
@@ -191,10 +196,6 @@ def _concepts_together(name: str, other: str, viewer: Viewer) -> tuple[dict[str,
 
 def _term(term: Term) -> dict[str, Any]:
     return {"id": term.id, "name": term.label, "type": term.type}
-
-
-def _dense(rows: Sequence[TableRow]) -> list[dict[str, CellValue]]:
-    return drop_empty_columns(rows) if rows else []
 
 
 # --- changes -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from django.db.models import F
 
 from categories.local_texts import HOLDS, Projects, as_array, known_terms, local_tags, texts_of
 from categories.models import Category, Concept, Entity, TagAlias
-from categories.paths import slug_path
+from categories.paths import slug_path, spellings
 from categories.text_projects import READABLE_ALIASES, ROW_HOLDS, row_holds
 
 _SIMILAR = 0.3
@@ -58,9 +58,10 @@ class Term:
 # Postgres folds both sides: Python's lower case differs for some letters. Each statement gives the name, the rank of
 # the kind of match, and the id. Names, through the index on lower(name), take precedence over ids, and both over
 # aliases, through the index on them.
-_NAME, _ID, _LOCAL, _ALIAS = range(1, 5)
+_TYPE_AND_NAME, _NAME, _ID, _LOCAL, _ALIAS = range(5)
+_FORMS = "unnest(%(names)s::text[], %(forms)s::text[]) AS w(name, form)"
 _BY_NAME = f"""
-SELECT w.name, {_NAME}, v.id FROM unnest(%(names)s::text[]) AS w(name) JOIN {{table}} v ON lower(v.name) = lower(w.name)
+SELECT w.name, {_NAME}, v.id FROM {_FORMS} JOIN {{table}} v ON lower(v.name) = lower(w.form)
 UNION ALL
 SELECT v.id::text, {_ID}, v.id FROM {{table}} v WHERE v.id = ANY(%(ids)s::bigint[])"""
 # The second part uses the index; the third one is of viewers who may not read every alias.
@@ -71,11 +72,11 @@ _HAS_ALIAS = (
 )
 _IS_LOCAL = "lower(t.text) = lower({name}) AND t.role = 'alias' AND " + HOLDS.format(alias="t")
 _BY_ALIAS = f"""
-SELECT w.name, {_ALIAS}, v.id FROM unnest(%(names)s::text[]) AS w(name)
-JOIN {{table}} v ON {_HAS_ALIAS.format(name="w.name")}
+SELECT w.name, {_ALIAS}, v.id FROM {_FORMS}
+JOIN {{table}} v ON {_HAS_ALIAS.format(name="w.form")}
 UNION ALL
-SELECT w.name, {_LOCAL}, t.term_id FROM unnest(%(names)s::text[]) AS w(name)
-JOIN categories_localtext t ON t.kind = %(kind)s AND {_IS_LOCAL.format(name="w.name")}"""
+SELECT w.name, {_LOCAL}, t.term_id FROM {_FORMS}
+JOIN categories_localtext t ON t.kind = %(kind)s AND {_IS_LOCAL.format(name="w.form")}"""
 _BY_PATH = f"""
 SELECT path, 1, id FROM categories_category WHERE path = ANY(%(paths)s)
 UNION ALL SELECT path, 2, category_id FROM categories_formerpath f
@@ -103,9 +104,17 @@ _NAMED = " UNION ".join(
 _PUBLIC_TAGS = f"""
 SELECT alias, tag FROM categories_tagalias
 WHERE alias = ANY(%(tags)s) AND {ROW_HOLDS.format(ids="project_ids")}"""
-_TYPED = """
-SELECT w.wanted, v.id FROM unnest(%(wanted)s::text[], %(types)s::text[], %(names)s::text[]) AS w(wanted, type, name)
-JOIN categories_entity v ON lower(v.name) = lower(w.name) AND lower(v.entity_type) = lower(w.type)"""
+_WANTED = "unnest(%(wanted)s::text[], %(types)s::text[], %(names)s::text[]) AS w(wanted, type, name)"
+_TYPED = f"""
+SELECT w.wanted, {_TYPE_AND_NAME}, v.id FROM {_WANTED}
+JOIN categories_entity v ON lower(v.name) = lower(w.name) AND lower(v.entity_type) = lower(w.type)
+UNION ALL
+SELECT w.wanted, {_ALIAS}, v.id FROM {_WANTED}
+JOIN categories_entity v ON {_HAS_ALIAS.format(name="w.name")} AND lower(v.entity_type) = lower(w.type)
+UNION ALL
+SELECT w.wanted, {_LOCAL}, v.id FROM {_WANTED}
+JOIN categories_localtext t ON t.kind = 'entity' AND {_IS_LOCAL.format(name="w.name")}
+JOIN categories_entity v ON v.id = t.term_id AND lower(v.entity_type) = lower(w.type)"""
 
 
 def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -114,17 +123,25 @@ def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         return list(cursor.fetchall())
 
 
-def _resolve(kind: str, table: str, names: Collection[str], projects: Projects) -> dict[str, list[int]]:
-    """Ids by name; unknown names are left out."""
+def _forms(names: Iterable[str]) -> dict[str, list[str]]:
+    """The forms under which each name may be stored, as parallel arrays."""
+    pairs = [(name, form) for name in names for form in spellings(name)]
+    return {"names": [name for name, _ in pairs], "forms": [form for _, form in pairs]}
+
+
+def _resolve(
+    kind: str, table: str, names: Collection[str], projects: Projects, typed: Iterable[tuple[str, int, int]] = ()
+) -> dict[str, list[int]]:
+    """Ids by name; unknown names are left out. `typed` are rows of names with a type."""
     if not names:
         return {}
     # An id is a bigint; a longer number is no id.
     ids = [int(name) for name in names if name.isascii() and name.isdecimal() and len(name) <= 18]
-    rows = _rows(_BY_NAME.format(table=table), {"names": list(names), "ids": ids})
-    found = {name for name, _, _ in rows}
+    rows = [*typed, *_rows(_BY_NAME.format(table=table), {**_forms(names), "ids": ids})]
+    found = {name for name, rank, _ in rows if rank <= _ID}
     # A viewer of some projects may not see the term of that name, but another with that alias.
     if left := [name for name in names if projects is not None or name not in found]:
-        parameters = {"names": left, "kind": kind, "projects": as_array(projects)}
+        parameters = {**_forms(left), "kind": kind, "projects": as_array(projects)}
         rows += _rows(_BY_ALIAS.format(table=table), parameters)
     return _best(kind, names, rows, projects)
 
@@ -189,22 +206,21 @@ def resolve_concepts(names: Collection[str], projects: Projects) -> dict[str, tu
 
 
 def resolve_entities(names: Collection[str], projects: Projects) -> dict[str, tuple[Term, ...]]:
-    """Entities by `type:name` or name, else by id or alias; unknown names are left out."""
+    """Entities by `type:name` or name, else by id or alias, which may have a type too; unknown names are left out."""
     # Either side of the colon may contain another colon.
-    splits = [(name, name[:at], name[at + 1 :]) for name in names for at, c in enumerate(name) if c == ":"]
-    found: dict[str, list[int]] = {}
+    splits = [
+        (name, name[:at], form)
+        for name in names
+        for at, c in enumerate(name)
+        if c == ":"
+        for form in spellings(name[at + 1 :])
+    ]
+    typed: list[tuple[str, int, int]] = []
     if splits:
-        wanted, types, rest = zip(*splits, strict=True)
-        for name, pk in sorted(_rows(_TYPED, {"wanted": list(wanted), "types": list(types), "names": list(rest)})):
-            found.setdefault(name, []).append(pk)
-    hidden: set[str] = set()
-    if projects is not None and found:
-        visible = known_terms("entity", {pk for ids in found.values() for pk in ids}, projects)
-        hidden = {name for name, ids in found.items() if visible.isdisjoint(ids)}
-    others = _resolve(
-        "entity", Entity._meta.db_table, [name for name in names if name not in found or name in hidden], projects
-    )
-    found |= others
+        wanted, types, rest = (list(column) for column in zip(*splits, strict=True))
+        parameters = {"wanted": wanted, "types": types, "names": rest, "projects": as_array(projects)}
+        typed = _rows(_TYPED, parameters)
+    found = _resolve("entity", Entity._meta.db_table, names, projects, typed)
     terms = entity_terms([pk for ids in found.values() for pk in ids])
     return {name: tuple(sorted((terms[pk] for pk in ids if pk in terms), key=_value)) for name, ids in found.items()}
 

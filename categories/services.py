@@ -5,22 +5,23 @@ so that two writers who add the same name at the same time end up with one row.
 """
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db import connection
 
 from access.viewer import Viewer
 from categories.local_texts import LocalName, Projects, as_array, known_terms, local_names
 from categories.models import Category, FormerPath, TagAlias
-from categories.paths import CategoryPath, parse_path, slug_of
+from categories.paths import CategoryPath, fold_name, parse_path, slug_of, spellings
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, terms_refresh
 from categories.text_projects import READABLE_ALIASES, row_holds
 from categories.turns import take_turn
 from web.distribution import is_distributed
 from web.errors import Refusal
 
+Name = TypeVar("Name")
 EntityKey = tuple[str, str]
 """An entity's type and name."""
 
@@ -77,6 +78,8 @@ class Vocabulary:
     entities: dict[EntityKey, int] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     """Tags looked up so far, and the current tag of each: mostly itself."""
+    spelled: dict[str, str] = field(default_factory=dict)
+    """The spelling of each tag by the key of its equals."""
     made: dict[str, int] = field(default_factory=dict)
     """The numbers of new rows by kind."""
     most_new: int | None = None
@@ -233,12 +236,20 @@ def _local_path_match(
 
 
 def tags_ensure(*, tags: Iterable[str], vocabulary: Vocabulary) -> None:
-    """Look up the current names of tags."""
+    """Look up the current names of tags. A new tag takes the spelling of an equal one."""
     unknown = set(tags) - vocabulary.tags.keys()
-    aliases = TagAlias.objects.filter(row_holds(vocabulary.readers), alias__in=unknown)
+    spelled = {tag: spellings(tag) for tag in unknown}
+    several = {form for forms in spelled.values() if len(forms) > 1 for form in forms}
+    used = known_terms("tag", several, vocabulary.readers)
+    for tag in sorted(unknown):
+        used_form = next((form for form in spelled[tag] if form in used), tag)
+        vocabulary.spelled.setdefault(fold_name(tag), used_form)
+    same = {tag: tag if tag in used else vocabulary.spelled[fold_name(tag)] for tag in unknown}
+    aliases = TagAlias.objects.filter(row_holds(vocabulary.readers), alias__in={*unknown, *same.values()})
     now = dict(aliases.values_list("alias", "tag"))
     known = vocabulary.known("tag", now.values()) if now else set()
-    vocabulary.tags.update({tag: tag for tag in unknown} | {a: tag for a, tag in now.items() if tag in known})
+    current = {alias: tag for alias, tag in now.items() if tag in known}
+    vocabulary.tags.update({tag: current.get(tag) or current.get(same[tag], same[tag]) for tag in unknown})
 
 
 def tags_written(tags: Sequence[str], project_id: int, viewer: Viewer) -> tuple[str, ...]:
@@ -407,7 +418,8 @@ def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -
     vocabulary.concepts.update(_concept_ids(list(wanted), vocabulary))
     if not (missing := sorted((name for name in wanted if name not in vocabulary.concepts), key=_lock_order)):
         return
-    vocabulary.refuse_many(len(missing))
+    new = _one_of_equals(missing, fold_name)
+    vocabulary.refuse_many(len(new))
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO categories_concept (name, concept_type, aliases, description, broader_ids, narrower_ids,"
@@ -415,7 +427,7 @@ def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -
             " SELECT name, type, '{}', '', '{}', '{}', '{}', NULL, %s, now()"
             " FROM unnest(%s::text[], %s::text[]) AS made (name, type) ON CONFLICT (lower(name)) DO NOTHING"
             " RETURNING id",
-            [vocabulary.batch_id, missing, [wanted[name].concept_type for name in missing]],
+            [vocabulary.batch_id, new, [wanted[name].concept_type for name in new]],
         )
         vocabulary.count("concepts", len(cursor.fetchall()))
     made = _concept_ids(missing, None)
@@ -427,9 +439,9 @@ def _concept_ids(names: list[str], vocabulary: Vocabulary | None) -> dict[str, i
     """Look up `concept_name_unique`, then, with a vocabulary, the few aliases."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT wanted.name, concept.id FROM unnest(%s::text[]) AS wanted (name)"
-            " JOIN categories_concept concept ON lower(concept.name) = lower(wanted.name)",
-            [names],
+            f"SELECT wanted.name, concept.id FROM {_FORMS}"
+            " JOIN categories_concept concept ON lower(concept.name) = lower(wanted.form) ORDER BY wanted.place DESC",
+            _forms(names),
         )
         found: dict[str, int] = dict(cursor.fetchall())
         if vocabulary is None:
@@ -438,9 +450,8 @@ def _concept_ids(names: list[str], vocabulary: Vocabulary | None) -> dict[str, i
             cursor.execute(
                 "SELECT wanted.name, concept.id"
                 f" FROM categories_concept concept, unnest({_aliases('concept', vocabulary)}) alias,"
-                " unnest(%(names)s::text[]) AS wanted (name)"
-                " WHERE concept.aliases <> '{}' AND lower(alias) = lower(wanted.name) ORDER BY 2 DESC",
-                {"names": rest, "projects": as_array(vocabulary.readers)},
+                f" {_FORMS} WHERE concept.aliases <> '{{}}' AND lower(alias) = lower(wanted.form) ORDER BY 2 DESC",
+                {**_forms(rest), "projects": as_array(vocabulary.readers)},
             )
             found |= _of_known("concept", cursor.fetchall(), vocabulary, found)
     return found
@@ -458,13 +469,14 @@ def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) ->
     )
     if not missing:
         return
-    vocabulary.refuse_many(len(missing))
+    new = _one_of_equals(missing, lambda entity: (entity[0], fold_name(entity[1])))
+    vocabulary.refuse_many(len(new))
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO categories_entity (name, entity_type, aliases, description, batch_id, created_at)"
             " SELECT name, type, '{}', '', %s, now() FROM unnest(%s::text[], %s::text[]) AS made (type, name)"
             " ON CONFLICT (lower(name), entity_type) DO NOTHING RETURNING id",
-            [vocabulary.batch_id, [kind for kind, _ in missing], [name for _, name in missing]],
+            [vocabulary.batch_id, [kind for kind, _ in new], [name for _, name in new]],
         )
         vocabulary.count("entities", len(cursor.fetchall()))
     made = _entity_ids(missing, None)
@@ -476,10 +488,11 @@ def _entity_ids(entities: list[EntityKey], vocabulary: Vocabulary | None) -> dic
     """Look up `entity_name_type_unique`, then, with a vocabulary, the few aliases."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT wanted.type, wanted.name, entity.id FROM unnest(%s::text[], %s::text[]) AS wanted (type, name)"
+            f"SELECT wanted.type, wanted.name, entity.id FROM {_TYPED_FORMS}"
             " JOIN categories_entity entity"
-            " ON lower(entity.name) = lower(wanted.name) AND entity.entity_type = wanted.type",
-            [[kind for kind, _ in entities], [name for _, name in entities]],
+            " ON lower(entity.name) = lower(wanted.form) AND entity.entity_type = wanted.type"
+            " ORDER BY wanted.place DESC",
+            _typed_forms(entities),
         )
         found: dict[EntityKey, int] = {(kind, name): entity_id for kind, name, entity_id in cursor.fetchall()}
         if vocabulary is None:
@@ -488,20 +501,43 @@ def _entity_ids(entities: list[EntityKey], vocabulary: Vocabulary | None) -> dic
             cursor.execute(
                 "SELECT wanted.type, wanted.name, entity.id"
                 f" FROM categories_entity entity, unnest({_aliases('entity', vocabulary)}) alias,"
-                " unnest(%(types)s::text[], %(names)s::text[]) AS wanted (type, name)"
+                f" {_TYPED_FORMS}"
                 # An entity that was merged into another type is an alias `type:name` there.
                 " WHERE entity.aliases <> '{}'"
-                " AND (lower(alias) = lower(wanted.name) AND entity.entity_type = wanted.type"
-                " OR lower(alias) = lower(wanted.type || ':' || wanted.name)) ORDER BY 3 DESC",
-                {
-                    "types": [kind for kind, _ in rest],
-                    "names": [name for _, name in rest],
-                    "projects": as_array(vocabulary.readers),
-                },
+                " AND (lower(alias) = lower(wanted.form) AND entity.entity_type = wanted.type"
+                " OR lower(alias) = lower(wanted.type || ':' || wanted.form)) ORDER BY 3 DESC",
+                {**_typed_forms(rest), "projects": as_array(vocabulary.readers)},
             )
             rows = [((kind, name), entity_id) for kind, name, entity_id in cursor.fetchall()]
             found |= _of_known("entity", rows, vocabulary, found)
     return found
+
+
+def _one_of_equals(names: Sequence[Name], key: Callable[[Name], Hashable]) -> list[Name]:
+    """The first of the names of each key, in their order."""
+    first: dict[Hashable, Name] = {}
+    for name in names:
+        first.setdefault(key(name), name)
+    return list(first.values())
+
+
+# The forms under which a name may be stored; the first has the place 0.
+_FORMS = "unnest(%(names)s::text[], %(forms)s::text[], %(places)s::int[]) AS wanted (name, form, place)"
+_TYPED_FORMS = (
+    "unnest(%(types)s::text[], %(names)s::text[], %(forms)s::text[], %(places)s::int[])"
+    " AS wanted (type, name, form, place)"
+)
+
+
+def _forms(names: Iterable[str]) -> dict[str, list[Any]]:
+    """The parameters of `_FORMS`."""
+    return _typed_forms(("", name) for name in names)
+
+
+def _typed_forms(entities: Iterable[EntityKey]) -> dict[str, list[Any]]:
+    """The parameters of `_TYPED_FORMS`."""
+    rows = [(kind, name, form, at) for kind, name in entities for at, form in enumerate(spellings(name))]
+    return {key: [row[at] for row in rows] for at, key in enumerate(("types", "names", "forms", "places"))}
 
 
 def _lock_order(name: str) -> tuple[str, str]:

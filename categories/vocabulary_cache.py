@@ -15,7 +15,7 @@ import numpy.typing as npt
 from django.db import connection
 
 from categories.local_texts import Projects, TermTexts, as_projects, category_texts
-from categories.paths import clean_name, slug_path
+from categories.paths import clean_name, fold_name, slug_path
 from categories.revision import DataRevision
 from categories.text_projects import AliasProjects, holds, readable
 from web.cache import RevisionCache
@@ -159,7 +159,7 @@ class Tree:
 
 
 def _folded(name: str) -> str:
-    return clean_name(name).casefold()
+    return fold_name(name)
 
 
 # By the revision of the corpus, which is cheap to read, and by the hash of all categories, which changes seldom.

@@ -42,7 +42,7 @@ Every error has one shape: `error` (a word for programs), `detail` (what was wro
 View = Callable[..., HttpResponse]
 
 # Milliseconds in a reply, which differ each time. Within a text the quotes would be escaped.
-_TIMINGS = re.compile(rb'"(?:took_ms|ms)": [0-9.]+')
+_TIMINGS = re.compile(rb'"(?:took_ms|ms|recalls)": [0-9.]+')
 # The end of a sentence.
 _SENTENCE = re.compile(r"(?<=[.])\s")
 _GZIP = GZipMiddleware(lambda request: HttpResponse())

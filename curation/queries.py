@@ -325,7 +325,7 @@ def matching_ids(
     Refuses more than `most`. Of those that do not have the term `having`, given with its kind, some may be left out.
     """
     engine = PostgresEngine()
-    resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
+    resolved = resolve_query(engine, query, viewer, datetime.now(UTC), lenient=True)
     plan = resolved.plan
     if having is not None and plan.filter(having[0]) is None:
         plan = plan.with_filter(Filter(having[0], include=((having[1],),)))

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from categories.kinds import VOCABULARIES
-from memories.records import Fraction, Slug100, Timestamp, Weight, unstorable
+from memories.records import Fraction, Slug100, Timestamp, unstorable
 from memories.records import Text as Description
 from web.validation import refuse
 
@@ -77,7 +77,7 @@ class Create(Operation):
     type: Slug100 = Field("", description="Of a concept or an entity, such as `pattern` or `library`.")
     description: Description = ""
     aliases: Annotated[list[Name], Field(max_length=MAX_NAMES)] = []
-    weight: Weight = Field(None, description="Of a concept: how important it is, from 0 up, such as 0.85.")
+    weight: Fraction = Field(None, description="Of a concept: how important it is, from 0 to 1, such as 0.85.")
     broader: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = Field([], description="Of a concept.")
     narrower: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = Field([], description="Of a concept.")
     related: Annotated[list[TermName], Field(max_length=MAX_NAMES)] = Field(
@@ -99,7 +99,7 @@ class Edit(Operation):
     term: TermName
     type: Slug100 = Field("", description="Of a concept or an entity.")
     description: Description = ""
-    weight: Weight = Field(None, description="Of a concept: how important it is, from 0 up; null for none.")
+    weight: Fraction = Field(None, description="Of a concept: how important it is, from 0 to 1; null for none.")
 
     @model_validator(mode="after")
     def _fits_the_kind(self) -> "Edit":

@@ -49,12 +49,12 @@ def term_edit(copy: WorkingCopy, kind: str, term_id: int, values: Mapping[str, A
         raise CurationRefusedError(f"{label} has these values already.", next(iter(values), ""))
     for column, value in differing.items():
         before = row[column]
+        if column == "entity_type":
+            copy.add_names(kind, term_id, _names_with_type(copy, row))
         if column == "description":
             before = copy.describe(kind, term_id, str(value))
         else:
             row[column] = value
-        if column == "entity_type":
-            copy.add_names(kind, term_id, [f"{before}:{row['name']}"])
         what = column.removeprefix(f"{kind}_")
         copy.add_line(what, *("" if one is None else str(one) for one in (before, value)), subject=(kind, term_id))
     copy.title = f"Edited the {kind} {label}"
@@ -103,6 +103,16 @@ def clean_term_name(kind: str, name: str) -> str:
     return cleaned
 
 
+def _names_with_type(copy: WorkingCopy, entity: TableRow) -> list[str]:
+    """The public names of an entity with its type, which it loses: an alias has none, and `type:name` is to be found
+    still. The local ones are added.
+    """
+    entity_type = entity["entity_type"]
+    for row in [row for row in copy.local_rows("entity", entity["id"]) if ":" not in row["text"]]:
+        copy.add_row("local_text", **{**row, "id": 0, "text": f"{entity_type}:{row['text']}"})
+    return [f"{entity_type}:{name}" for name in (entity["name"], *entity["aliases"]) if ":" not in name]
+
+
 def _merge_terms(copy: WorkingCopy, kind: str, source_id: int, target_id: int) -> tuple[TableRow, TableRow]:
     """Merge two concepts or two entities, without their relations. Returns both rows."""
     rows = copy.table(kind)
@@ -116,10 +126,7 @@ def _merge_terms(copy: WorkingCopy, kind: str, source_id: int, target_id: int) -
     before = ", ".join(copy.names_shown(kind, target_id))
     if kind == "entity" and source_type != target_type:
         source_name, target_name = f"{source_type}:{source_name}", f"{target_type}:{target_name}"
-        # An alias has no type, so `type:name` becomes an alias to be found still.
-        names = [*names, *(f"{source_type}:{name}" for name in names if ":" not in name)]
-        for row in [row for row in copy.local_rows(kind, source_id) if ":" not in row["text"]]:
-            copy.add_row("local_text", **{**row, "id": 0, "text": f"{source_type}:{row['text']}"})
+        names += _names_with_type(copy, source)
     copy.move_local(kind, source_id, target_id)
     copy.add_names(kind, target_id, names)
     if source["description"] and not target["description"]:

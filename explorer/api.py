@@ -31,6 +31,7 @@ from explorer.schemas import (
     UnifiedReply,
     WhyNotReply,
     WhyReason,
+    known_reply,
     unified_parts,
 )
 from explorer.timeline_api import ViewRequest, index_row, query_warning
@@ -42,7 +43,8 @@ from search.histogram import Histogram
 from search.query import SearchQuery
 from search.result import FACET_LIMIT, FacetListing, FacetPage, Hit, HitDetail, SearchResult
 from search.run import facet_page, run
-from search.unified.service import UnifiedResult, unified
+from search.unified.rows import UnifiedHit
+from search.unified.service import UnifiedResult, best_known, unified
 from search.why_not import WhyNot, WhyNotRequest, why_not
 from web.errors import GUARDED, ApiError, close_to, errors
 from web.params import QueryError, pairs_of
@@ -81,7 +83,8 @@ def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
     result = run(here.query, viewer, facet_limit=FACET_LIMIT, detail=detail, after=here.after)
     recalled(viewer, [hit.id for hit in result.hits])
     result = replace(result, warnings=(*here.warnings, *result.warnings))
-    return result.timings, _search_reply(result, request, extra.view)
+    known = None if extra.cursor else best_known(query, viewer)
+    return result.timings, _search_reply(result, request, extra.view, known)
 
 
 @router.get(
@@ -174,8 +177,10 @@ def _unified_reply(found: UnifiedResult, request: HttpRequest, view: str) -> Uni
     return UnifiedReply(**{**_reply_fields(result, site, view), **parts})
 
 
-def _search_reply(result: SearchResult, request: HttpRequest, view: str) -> SearchReply:
-    return SearchReply(**_reply_fields(result, request.build_absolute_uri("/").rstrip("/"), view))
+def _search_reply(result: SearchResult, request: HttpRequest, view: str, known: UnifiedHit | None) -> SearchReply:
+    site = request.build_absolute_uri("/").rstrip("/")
+    beside = known and known_reply(known, result.query, site)
+    return SearchReply(**_reply_fields(result, site, view), known=beside)
 
 
 def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
@@ -191,7 +196,8 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         filters=result.query.applied(),
         warnings=[query_warning(w) for w in result.warnings],
         relaxations=[
-            RelaxationReply(parameter=w.key, value=w.value, label=w.label, count=w.count) for w in result.relaxations
+            RelaxationReply(parameter=w.key, value=w.value, label=w.label, count=w.count, also=list(w.also))
+            for w in result.relaxations
         ],
         took_ms=took_ms(result.timings),
         **_counted(result),

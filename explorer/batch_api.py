@@ -1,5 +1,6 @@
 """Whole memories as JSON, several at a time by id: the third layer after index and timeline."""
 
+import re
 from typing import Annotated, Any
 
 from django.http import HttpRequest
@@ -13,6 +14,7 @@ from memories.queries import MemoryDetail, memory_details
 from memories.recalls import opened
 from memories.records import MemoryId
 from search.query import SORT_ALIASES
+from text.formatting import legible
 from web.errors import GUARDED, errors
 from web.params import Params, pairs_of
 from web.validation import refuse
@@ -27,6 +29,9 @@ router = Router()
 def _read_ids(value: Any) -> Any:
     if isinstance(value, int | str):
         value = [value]
+    for item in value if isinstance(value, list | tuple) else ():
+        if isinstance(item, str) and len(several := re.findall(r"\d+", item)) > 1:
+            raise refuse(f"{legible(item, 60)!r} is one text: write a list, as [{', '.join(several[:3])}]")
     if isinstance(value, list | tuple) and len(value) > MOST_IDS:
         raise refuse(f"has {len(value):,} ids; give at most {MOST_IDS} at a time")
     return value

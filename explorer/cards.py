@@ -186,6 +186,23 @@ def build_result_cards(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class KnownLink:
+    """A fact or a term that a search for memories found besides, with its page, and the search for more of its kind."""
+
+    kind: str
+    title: str
+    text: str
+    url: str
+    more_url: str
+
+
+def build_known(query: SearchQuery, hit: UnifiedHit) -> KnownLink:
+    more = query.with_(mode=Mode.UNIFIED, sort=None)
+    kind = "fact" if hit.relationship else hit.kind.value
+    return KnownLink(kind, hit.title_text, hit.content_text, _page_url(hit), explore_url(more))
+
+
 def found_by_kind(result: UnifiedResult) -> str:
     """The numbers of results by kind, in words. They add up to the number of results."""
     return ", ".join(

@@ -114,6 +114,7 @@ def category_reply(found: CategoryOverview, request: HttpRequest) -> CategoryRep
         ],
         concepts=[CategoryConcept(**asdict(concept), category=found.category.node.name) for concept in found.concepts],
         **chunks,
+        has_more=found.has_more,
         **_message(found.message),
         **_closing(found),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 import numpy as np
 from django.db import connection
@@ -185,6 +186,8 @@ class CategoryOverview:
     documents: tuple[CategoryMemory, ...]
     concepts: tuple[ConceptCount, ...]
     chunks: tuple[ChunkText, ...] | None
+    has_more: bool
+    """Whether further pages have memories."""
     message: str
     others: tuple[str, ...]
     warnings: tuple[SearchWarning, ...]
@@ -227,7 +230,8 @@ def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> Categ
             children = visible.children(node.id) if request.include_children else []
             children.sort(key=lambda child: -child.numbers.memories)
         with watch.stage("hits"):
-            documents = memories_of(visible, counts.filing.newest(slots, request.limit))
+            newest = counts.filing.newest(slots, request.begin + request.limit)
+            documents = memories_of(visible, newest[request.begin :])
             concepts = _concepts(visible, concept_counts, "document_count", request.limit)
             chunks = chunks_of(visible, slots, request.limit) if request.include_chunks else None
         own, with_below = counts.own_memories(node.id), counts.numbers(node.id).memories
@@ -241,11 +245,13 @@ def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> Categ
             documents=documents,
             concepts=concepts,
             chunks=chunks,
+            has_more=request.begin + request.limit < numbers.memories,
             message=_message(numbers, with_below),
             others=others,
             warnings=(
                 *request.notices,
                 *ambiguity_warning(node, others),
+                *_past_the_end(request, numbers.memories),
                 *chunk_warnings(counts, slots),
                 *older_warnings(visible.as_of, viewer.timezone),
                 *engine_notices(engine, viewer),
@@ -272,7 +278,8 @@ def _concepts_in(engine: Engine, request: ConceptListRequest, viewer: Viewer) ->
             category=visible.describe(node),
             numbers=numbers,
             concepts=concepts,
-            message=_message(numbers, visible.counts.numbers(node.id).memories),
+            message=_message(numbers, visible.counts.numbers(node.id).memories)
+            or ("" if concepts else _without_concepts(numbers, visible.describe(node).node.path)),
             others=others,
             warnings=(
                 *request.notices,
@@ -304,6 +311,14 @@ def _message(numbers: Totals, with_below: int) -> str:
     return (
         "No documents, chunks, or concepts found in this category. This category may have been assigned but content"
         " hasn't been indexed yet."
+    )
+
+
+def _without_concepts(numbers: Totals, path: str) -> str:
+    return (
+        f"None of its {numbers.memories:,} memories has a concept. What is typical there are its tags and entities: the"
+        f" tool list_values(facet=tag, category={path}, sort=typical), or"
+        f" /api/facets/tag?{urlencode({'category': path, 'sort': 'typical'})}."
     )
 
 
@@ -487,10 +502,10 @@ def _nothing(part: str, found: int) -> list[SearchWarning]:
     return [SearchWarning(f"No category has “{part}” in its {where}. Leave filter out to list all of them.", "filter")]
 
 
-def _past_the_end(request: CategoryListRequest, found: int) -> list[SearchWarning]:
+def _past_the_end(request: CategoryRequest | CategoryListRequest, found: int) -> list[SearchWarning]:
     if not found or request.begin < found:
         return []
-    if request.offset:
+    if isinstance(request, CategoryListRequest) and request.offset:
         return [SearchWarning(f"Offset {request.offset:,} is past the last category, {found - 1:,}.", "offset")]
     return [SearchWarning(f"Page {request.page:,} is past the last page, {-(-found // request.limit):,}.", "page")]
 
@@ -531,7 +546,8 @@ def _aggregate(visible: VisibleTree, wanted: Mask, codes: Array) -> Aggregate:
     return Aggregate(
         # Memories of a category count in its ancestors too, so the topmost categories are enough.
         numbers=counts.numbers_of_any(tree.uppermost(wanted)),
-        average_memories=round(float(memories.mean()), 1),
+        # Each memory where it is filed, so that deep trees do not raise it.
+        average_memories=round(float(counts.own[codes[places]].mean()), 1),
         average_chunks=round(float(chunks.mean()), 1),
         # The first by path in case of a tie.
         most=tree.ordered[places[int(memories.argmax())]].path,

@@ -77,6 +77,11 @@ class CategoryRequest(_Limited):
         False, description="With chunks, their texts and their density (also `includeChunks`)."
     )
     requested_limit: int = Field(10, alias="limit", description=_limit_description("Maximum number of each", 100))
+    page: int = Field(1, ge=1, le=MAX_PAGE, description="Page of the memories; each has `limit`.")
+
+    @property
+    def begin(self) -> int:
+        return (self.page - 1) * self.limit
 
 
 class CategoryListRequest(_Limited):

@@ -99,6 +99,7 @@ class CategoryReply(BaseModel):
     chunks: list[CategoryChunk] | None = Field(
         None, description="Those of the newest memories that have any; only with include_chunks."
     )
+    has_more: bool = Field(description="Whether further pages have memories.")
     message: str | None = Field(None, description="Why there are no results, if there are none.")
     warnings: list[QueryWarning]
     took_ms: float
@@ -136,7 +137,7 @@ class AggregateStats(BaseModel):
     total_documents: int
     total_chunks: int
     total_concepts: int
-    average_docs_per_category: float = Field(description="The mean of document_count; 0 if there is no category.")
+    average_docs_per_category: float = Field(description="The mean of own_document_count; 0 if there is no category.")
     average_chunks_per_category: float
     most_popular_category: str | None = Field(description="Its path; null if there is no category.")
     least_popular_category: str | None

@@ -394,10 +394,11 @@ def _having(query: SearchQuery, key: str) -> SearchQuery:
 def _growth(a: Side, b: Side) -> str:
     if not a.total or not b.total:
         return ""
-    lengths = _days_of(a.own), _days_of(b.own)
-    # Periods of different lengths are compared by what a day of each has.
-    differ = bool(lengths[0] and lengths[1]) and lengths[0] != lengths[1]
-    factor = b.total / a.total * (lengths[0] / lengths[1] if differ else 1)
+    days_a, days_b = _days_of(a.own), _days_of(b.own)
+    differ, factor = False, b.total / a.total
+    if days_a and days_b and days_a != days_b:
+        # Periods of different lengths are compared by what a day of each has.
+        differ, factor = True, factor * days_a / days_b
     text = f"× {factor:.1f}" if factor >= 3 else f"{_signed(round(100 * (factor - 1)))}{_NO_BREAK}%"
     return f"{text} a day" if differ else text
 

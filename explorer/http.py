@@ -3,11 +3,12 @@
 Besides views, only this module reads requests.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
@@ -32,6 +33,7 @@ from web.validation import Problem
 
 TIMEZONE_COOKIE = "timezone"
 _FACETS_COOKIE = "facets"
+_TRACKING = re.compile(r"utm_\w+|fbclid|gclid|msclkid|mc_[ce]id")
 _YEAR = 365 * 24 * 60 * 60
 
 Extra = TypeVar("Extra", bound=Params)
@@ -83,7 +85,16 @@ def _default_view(viewer: Viewer) -> int | None:
 
 
 def request_pairs(request: HttpRequest) -> list[Pair]:
-    return pairs_of(request.GET)
+    """The parameters of a page, without those that mail and other sites add to links to follow their readers."""
+    return [(key, value) for key, value in pairs_of(request.GET) if not _TRACKING.fullmatch(key)]
+
+
+def pairs_by_age(request: HttpRequest) -> list[Pair]:
+    """The pairs of a request, those of the address that htmx sent it from first: a facet that takes no more choices
+    keeps them, and leaves out what was chosen last.
+    """
+    shown = set(parse_qsl(urlsplit(request.headers.get("HX-Current-URL", "")).query))
+    return sorted(request_pairs(request), key=lambda pair: pair not in shown)
 
 
 def read_query(pairs: list[Pair]) -> tuple[PageQuery, tuple[Problem, ...]]:
@@ -95,9 +106,6 @@ def read_query(pairs: list[Pair]) -> tuple[PageQuery, tuple[Problem, ...]]:
         meaningless.add("min_similarity")
     if any(ALIASES.get(key, key) in meaningless for key, _ in pairs):
         query, problems = PageQuery.read((k, v) for k, v in pairs if ALIASES.get(k, k) not in meaningless)
-    if query.date_from or query.date_to:
-        # The form still sends `since` after dates are entered; explicit dates win.
-        query = query.model_copy(update={"since": ""})
     # Pages always count facets, so the switch must not appear in their links.
     return query.model_copy(update={"include_facets": False}), problems
 

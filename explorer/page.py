@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from explorer.arrangement import USUAL, Arrangement
-from explorer.cards import HitCard, ResultCard, build_cards, build_result_cards, found_by_kind
+from explorer.cards import (
+    HitCard,
+    KnownLink,
+    ResultCard,
+    build_cards,
+    build_known,
+    build_result_cards,
+    found_by_kind,
+)
 from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.http import Pager, PageSize, build_pager
 from explorer.links import (
@@ -39,8 +47,9 @@ from explorer.sidebar import (
 from search.facets import FACET, STATES
 from search.histogram_split import SPLIT_KEYS
 from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort
-from search.result import NONE_CONTAINS, FilterRelaxation, NamedTerm, SearchResult, SearchWarning
+from search.result import NONE_CONTAINS, REFUSED, FilterRelaxation, NamedTerm, SearchResult, SearchWarning
 from search.typed import Understood, as_text
+from search.unified.rows import UnifiedHit
 from search.unified.service import UnifiedResult
 from search.why_not import Check, WhyNot
 from text.formatting import listed, memories, number, plural, spoken_number
@@ -80,9 +89,6 @@ class Notice:
     suggestion: str = ""
     links: tuple[Link, ...] = ()
     is_error: bool = False
-    is_ignored: bool = False
-    """Whether it is about a parameter that has no effect."""
-
     details: str = ""
     """A long list, which is folded."""
 
@@ -124,6 +130,8 @@ class ExplorerContext:
     matched: str
     url: str
     named: tuple[Link, ...]
+    known: KnownLink | None
+    """The fact or term that the text fits best, above the hits."""
     """The terms that the text names. `count` says how many matches carry each."""
     hidden_note: Link | None
     notices: tuple[Notice, ...]
@@ -174,6 +182,7 @@ def build_context(
     notes: Sequence[Notice] = (),
     pending: Sequence[str] = (),
     unified: UnifiedResult | None = None,
+    known: UnifiedHit | None = None,
     may_write: bool = False,
     zone: tzinfo = UTC,
     now: datetime | None = None,
@@ -182,9 +191,10 @@ def build_context(
 ) -> ExplorerContext:
     """The context of the explore page.
 
-    `problems` are notices about parameters that were ignored, `notes` those about the text; `unified` is the result of
-    unified search, if any; `pending` are typed filters that are not applied yet; `opened` are the ids of the parts that
-    the reader has open; `arrangement` is how the reader arranges the facets.
+    `problems` are notices about parameters that cannot be read, `notes` others; `unified` is the result of
+    unified search, if any, and `known` the fact or term that fits a search for memories best; `pending` are typed
+    filters that are not applied yet; `opened` are the ids of the parts that the reader has open; `arrangement` is how
+    the reader arranges the facets.
     """
     zone, corpus = query.zone(zone), result.corpus
     totals = _totals(result, unified)
@@ -202,9 +212,10 @@ def build_context(
     table = build_table(query, result, hits, zone) if view is View.TABLE else None
     own_fields |= {"column"} if table else {"colour"} if view is View.MAP else set()
     own_fields |= {panel.all_switch.name for panel in panels if panel.all_switch}
+    own_fields -= {key for key, _ in query.refused} - {"q"}
     controls = [row for panel in panels for row in panel.controls()]
     return ExplorerContext(
-        text=query.text,
+        text=query.text or dict(query.refused).get("q", ""),
         as_text=as_text(query.search),
         text_url=text_url(query),
         pending=listed(list(pending)),
@@ -217,6 +228,7 @@ def build_context(
         matched=_matched(result, unified),
         url=explore_url(query),
         named=tuple(_named_link(query, term) for term in result.named[:_NAMED_SHOWN]),
+        known=build_known(query, known) if known else None,
         hidden_note=_hidden_note(query, result),
         notices=(
             *problems,
@@ -238,7 +250,6 @@ def build_context(
         views=_views(query) if unified is None and empty is None else (),
         table=table,
         pager=_pager(query, result, unified),
-        # An ignored filter means more results than intended: too risky to edit.
         retag=_retag(query, result) if may_write and not problems else None,
         selection=_selection(result) if may_write and not problems and empty is None else None,
         new_url=new_url(query.project[0] if len(query.project) == 1 else "") if may_write else "",
@@ -260,7 +271,7 @@ def typed_notices(understood: Understood[PageQuery]) -> tuple[Notice, ...]:
 
 
 def problem_notices(problems: Iterable[Problem]) -> tuple[Notice, ...]:
-    """A notice for each parameter that could not be read and was ignored."""
+    """A notice for each parameter that could not be read."""
     return tuple(_problem_notice(problem) for problem in problems)
 
 
@@ -269,11 +280,11 @@ def _problem_notice(problem: Problem) -> Notice:
         # Names that the address of a page can have; the other spellings are for programs.
         near = dict.fromkeys(ALIASES.get(name, name) for name in problem.did_you_mean)
         return Notice(
-            text=f"Ignored the unknown parameter “{problem.parameter}”.",
+            text=f"“{problem.parameter}” is not a parameter of this page.",
             suggestion=did_you_mean_text([f"“{name}”" for name in near]),
             details=f"{problem.suggestion[:1].upper()}{problem.suggestion[1:]}.",
         )
-    return Notice(problem.message, problem.parameter, _advice(problem), is_error=True, is_ignored=True)
+    return Notice(problem.message, problem.parameter, _advice(problem), is_error=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +384,9 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
             Link(text, explore_url(query.with_(text=text)), f"Search for {text} instead")
             for text in warning.did_you_mean
         )
+    if warning.parameter == REFUSED and query.refused:
+        links = (Link("Search without it", explore_url(query.replace(refused=()))),)
+        return Notice(warning.message, links=links, is_error=True)
     if warning.parameter == "page" and query.page > pages:
         last = query.model_copy(update={"page": pages})
         return Notice(warning.message, links=(Link(f"Go to page {pages:,}", explore_url(last)),))

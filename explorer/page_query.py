@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from search.histogram_split import SPLIT_KEYS
-from search.query import SearchQuery
+from search.query import VIEW, SearchQuery
 from web.params import Pair, sorted_values
 from web.validation import Problem
 
@@ -94,6 +94,8 @@ class PageQuery(SearchQuery):
     split_by: Annotated[str, AfterValidator(check_split)] = Field(
         "", alias="split", description="A facet by whose values the bars of the histogram are divided."
     )
+
+    view_parameters = VIEW | {"view", "column", "v", "colour", "look", "split"}
 
     @classmethod
     def read(cls, pairs: Iterable[Pair], **fixed: Any) -> tuple[Self, tuple[Problem, ...]]:

@@ -99,7 +99,7 @@ def new_view(request: HttpRequest) -> HttpResponse:
     query = stored_page(asked)
     parts = describe(query)
     form = ViewForm(request.POST if is_post else None, initial={"name": named or _name_of(parts)})
-    if is_post and form.is_valid():
+    if is_post and form.is_valid() and not problems:
         try:
             made = saved_view_create(
                 query=query.search, presentation=presentation_of(query), viewer=viewer, **form.cleaned_data
@@ -118,7 +118,9 @@ def new_view(request: HttpRequest) -> HttpResponse:
         "back_url": explore_url(query),
         "found": found_now(query, viewer),
     }
-    return private(render(request, "views/form.html", context, status=422 if form.errors else 200))
+    return private(
+        render(request, "views/form.html", context, status=422 if form.errors or (is_post and problems) else 200)
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

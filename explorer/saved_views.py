@@ -1,6 +1,6 @@
 """Contexts of saved views: the list, the bar of the view that a reader is in, and the forms."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -20,7 +20,7 @@ from search.result import HitDetail
 from search.run import run, totals
 from search.saved_views import OpenableView, ViewCount, ViewRefusedError, stored_form
 from text.dates import start_label
-from text.formatting import date_text, day_label, memories, number
+from text.formatting import date_text, day_label, legible, memories, number
 from text.titles import plain_title
 from web.params import Pair
 
@@ -110,8 +110,8 @@ def build_bar(query: PageQuery, one: OpenableView, labels: ValueLabels) -> ViewB
     """The bar of a view. `labels` are those of the values in the query."""
     saved, now = page_query_of(one), stored_page(query)
     before, after = saved.parameters(), now.parameters()
-    changes = [Change("+", part_text(pair, labels)) for pair in after if pair not in before]
-    changes += [Change("−", part_text(pair, labels)) for pair in before if pair not in after]
+    changes = [Change("+", part_text(pair, labels, now.refused)) for pair in after if pair not in before]
+    changes += [Change("−", part_text(pair, labels, saved.refused)) for pair in before if pair not in after]
     return ViewBar(
         id=one.id,
         name=one.view.name,
@@ -139,7 +139,9 @@ def presentation_of(query: PageQuery) -> str:
 
 def page_query_of(one: OpenableView) -> PageQuery:
     """The query of a view as a page has it."""
-    return PageQuery.read([*one.query.parameters(), *parse_qsl(one.view.presentation)])[0]
+    query = PageQuery.read([*one.query.parameters(), *parse_qsl(one.view.presentation)])[0]
+    # How it is shown restricts nothing, whether it can be read or not.
+    return query.replace(refused=one.query.refused)
 
 
 def in_view(one: OpenableView) -> PageQuery:
@@ -194,15 +196,17 @@ def describe(query: PageQuery) -> tuple[str, ...]:
         first, *others = group
         if key.lstrip("-") in FACET:
             word = " and " if key in joined_by_and else " or "
-            parts.append(word.join([part_text(first, {}), *(value for _, value in others)]))
+            parts.append(word.join([part_text(first, {}, query.refused), *(value for _, value in others)]))
         else:
-            parts += [part_text(pair, {}) for pair in (first, *others)]
+            parts += [part_text(pair, {}, query.refused) for pair in (first, *others)]
     return tuple(parts)
 
 
-def part_text(pair: Pair, labels: ValueLabels) -> str:
-    """A parameter in words, as on a chip."""
+def part_text(pair: Pair, labels: ValueLabels, refused: Collection[Pair] = ()) -> str:
+    """A parameter in words, as on a chip; of those that are refused, as it is written."""
     key, value = pair
+    if pair in refused:
+        return legible(f"{key} {value}")
     spec = FACET.get(key.lstrip("-"))
     if spec is not None:
         return f"{'not ' if key.startswith('-') else ''}{spec.label.lower()} {labels.get((spec.key, value), value)}"

@@ -166,6 +166,7 @@ class RelaxationReply(BaseModel):
     value: str
     label: str
     count: int
+    also: list[tuple[str, str]] = Field(description="Parameters and values that have to be left out with it.")
 
 
 LOWER_BOUNDS = (
@@ -190,6 +191,9 @@ class SearchReply(BaseModel):
     named: list[NamedReply] = Field(description="The terms that the text names, the largest first.")
     warnings: list[QueryWarning]
     hidden: int = Field(description="Number of further matches in states that are excluded by default.")
+    known: "UnifiedHitReply | None" = Field(
+        None, description="The fact, entity, concept or category that the text fits best, on the first page of hybrid."
+    )
     relaxations: list[RelaxationReply] = Field(
         description="If nothing was found: the number of results without one filter."
     )
@@ -386,6 +390,15 @@ class UnifiedReply(SearchReply):
     legs: list[LegReply]
 
 
+SearchReply.model_rebuild()
+UnifiedReply.model_rebuild()
+
+
+def known_reply(hit: UnifiedHit, query: SearchQuery, site: str) -> UnifiedHitReply:
+    """A result without its record."""
+    return _hit(hit, query, site, None)
+
+
 def unified_parts(
     result: UnifiedResult, site: str, memory_hit: Callable[[Hit], MemoryHit], *, in_full: bool
 ) -> dict[str, Any]:
@@ -393,7 +406,7 @@ def unified_parts(
     query = result.query
     lower_bounds = [f"totals.{kind.plural}" for kind, total in result.totals.items() if total.at_least]
     return {
-        "results": [_hit(hit, query, site, memory_hit, in_full) for hit in result.hits],
+        "results": [_hit(hit, query, site, memory_hit if in_full else None) for hit in result.hits],
         "found": result.found,
         "totals": KindTotals(**{kind.plural: total.count for kind, total in result.totals.items()}),
         "legs": [_leg(leg) for leg in result.legs],
@@ -409,14 +422,15 @@ def unified_parts(
 
 
 def _hit(
-    hit: UnifiedHit, query: SearchQuery, site: str, memory_hit: Callable[[Hit], MemoryHit], in_full: bool
+    hit: UnifiedHit, query: SearchQuery, site: str, memory_hit: Callable[[Hit], MemoryHit] | None
 ) -> UnifiedHitReply:
+    """A result, with its record if `memory_hit` makes those of memories."""
     record: dict[str, Any] = {}
-    if in_full and hit.memory:
+    if memory_hit and hit.memory:
         record["memory"] = memory_hit(hit.memory)
-    if in_full and hit.term:
+    if memory_hit and hit.term:
         record[hit.kind.value] = TermReply.model_validate(hit.term, from_attributes=True)
-    if in_full and hit.relationship:
+    if memory_hit and hit.relationship:
         record["relationship"] = RelationshipReply.model_validate(hit.relationship, from_attributes=True)
     return UnifiedHitReply(
         kind=hit.kind.value,

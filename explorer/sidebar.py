@@ -10,7 +10,7 @@ from explorer.links import QueryLinks, curate_url, explore_url
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Facet, FacetKind, FacetValue
 from search.query import SearchQuery, Selection, dates_label, recalled_label
 from text.dates import start_label
-from text.formatting import date_text, number, plural, spoken_number, with_article
+from text.formatting import date_text, legible, number, plural, spoken_number, with_article
 
 # The number of memories with a value in the whole corpus; None if unknown.
 CorpusCount = Callable[[str, FacetValue], int | None]
@@ -493,6 +493,11 @@ def build_chips(
     if query.area:
         removed = ChipPart("an area", address(query.with_(area="")), "Remove filter: area of the map")
         chips.append(Chip("chip-area", "map", (removed,)))
+    for key, value in query.refused:
+        label = legible(value)
+        without = query.replace(refused=tuple(pair for pair in query.refused if pair != (key, value)))
+        removed = ChipPart(label, address(without), f"Remove what is not understood: {key} {label}")
+        chips.append(Chip(row_id("chip", f"{key}={value}"), legible(key), (removed,), negative=True))
     return tuple(chips)
 
 

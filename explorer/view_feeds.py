@@ -30,6 +30,7 @@ from search.saved_views import (
     view_feed_revoke,
 )
 from text.titles import plain_title
+from web.params import QueryError
 from web.serving import public_address
 
 # The newest memories of a view that its feed has.
@@ -92,6 +93,8 @@ def feed(request: HttpRequest) -> HttpResponse:
 
 def _atom(found: OpenedFeed, request: HttpRequest) -> str:
     view = found.one.view
+    if found.one.query.refused:
+        raise QueryError(SearchQuery.read(found.one.query.refused)[1])
     query = newest(found.one.query)
     atom = Atom1Feed(
         title=_plain(view.name),

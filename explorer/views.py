@@ -28,6 +28,7 @@ from explorer.http import (
     opened_parts,
     page_response,
     page_viewer,
+    pairs_by_age,
     private,
     read_arrangement,
     read_query,
@@ -73,7 +74,7 @@ from search.run import facet_page, run
 from search.saved_views import ViewNotFoundError, openable_view
 from search.similar import SimilarRequest, similar_memories
 from search.typed import as_text, understand
-from search.unified.service import UnifiedResult, unified
+from search.unified.service import UnifiedResult, best_known, unified
 from search.why_not import WhyNotRequest, why_not
 from web.errors import Refusal
 from web.params import QueryError
@@ -92,7 +93,7 @@ _EVENTS_SHOWN, _EVENTS_IN_PANEL = 20, 5
 @require_safe
 @login_required
 def explore(request: PageRequest) -> HttpResponse:
-    pairs = request_pairs(request)
+    pairs = pairs_by_age(request) if wants_fragment(request) else request_pairs(request)
     asked, query, problems = read_with_query(PanelRequest, pairs)
     understood = understand(query)
     if is_typing(request):
@@ -106,14 +107,23 @@ def explore(request: PageRequest) -> HttpResponse:
     if wants_fragment(request) and request.htmx.target == "panel":
         return _panel(request, query, asked, viewer)
     shown_at = datetime.now(UTC)
-    unified_result = unified(query, viewer, include_facets=True, with_corpus=True) if query.is_unified else None
+    unified_result = (
+        unified(query, viewer, include_facets=True, with_corpus=True, lenient=True) if query.is_unified else None
+    )
     is_map = query.view is View.MAP and unified_result is None
     opened = opened_parts(request)
     explains = any(part.startswith("why-") for part in opened)
     detail = HitDetail.NONE if is_map else HitDetail.FULL if explains else HitDetail.CARD
     if unified_result is None:
         result = run(
-            query, viewer, include_facets=True, with_corpus=True, split=query.split_by, detail=detail, drops_early=True
+            query,
+            viewer,
+            include_facets=True,
+            with_corpus=True,
+            split=query.split_by,
+            detail=detail,
+            drops_early=True,
+            lenient=True,
         )
     else:
         result = unified_result.answer
@@ -137,6 +147,7 @@ def explore(request: PageRequest) -> HttpResponse:
         notes=typed_notices(understood),
         pending=understood.typed if is_typing(request) else (),
         unified=unified_result,
+        known=None if is_map or is_typing(request) else best_known(query, viewer),
         may_write="write" in viewer.scopes,
         zone=viewer.timezone,
         opened=opened,
@@ -198,8 +209,8 @@ def _panel(request: PageRequest, query: SearchQuery, asked: PanelRequest, viewer
     """The panel alone; empty without a memory."""
     panel = None
     if asked.number is not None:
-        unified_result = unified(query, viewer) if query.is_unified else None
-        result = unified_result.answer if unified_result else run(query, viewer, detail=HitDetail.INDEX)
+        unified_result = unified(query, viewer, lenient=True) if query.is_unified else None
+        result = unified_result.answer if unified_result else run(query, viewer, detail=HitDetail.INDEX, lenient=True)
         panel = _panel_of(request, query, asked.number, *_listed(result, unified_result))
         if panel is None:
             raise Http404(f"There is no memory {asked.number} that you can see.")
@@ -312,7 +323,7 @@ def calendar_page(request: PageRequest) -> HttpResponse:
 def facet_values(request: PageRequest, key: str) -> HttpResponse:
     if key not in FACET:
         raise Http404(f"{key} is not a facet")
-    listing, query, problems = read_with_query(FacetListing, request_pairs(request))
+    listing, query, problems = read_with_query(FacetListing, pairs_by_age(request))
     viewer = page_viewer(request)
     page = facet_page(query, key, listing, viewer, with_corpus=True)
     values = build_values_context(query, page, problem_notices(problems))
@@ -443,4 +454,5 @@ def category_browser(request: PageRequest, path: str = "") -> HttpResponse:
 def _origin_query(request: HttpRequest) -> SearchQuery | None:
     """The search that led here, from `ctx`. It is parsed as a query, so that it cannot link anywhere else."""
     pairs = parse_qsl(request.GET.get("ctx", ""), keep_blank_values=True)
-    return read_query(pairs)[0] if pairs else None
+    query, problems = read_query(pairs)
+    return query if pairs and not problems else None

@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from categories.paths import PathError, clean_name, is_clean, parse_path
+from categories.paths import PathError, clean_name, is_clean, parse_path, spellings
 from memories.timestamps import parse_moment
 from text.titles import first_heading
 from web.validation import kind_of, refuse, shown
@@ -131,12 +131,23 @@ def _whole_items(value: object) -> list[Any]:
     return _items(value)
 
 
+def _visible(name: str, given: object) -> str:
+    """A name in its stored form; refused if there was something, of which nothing is visible."""
+    if not name and str(given).strip():
+        raise refuse(f"{ascii(given)[:40]} has no visible character")
+    return name
+
+
 @lru_cache(maxsize=65_536)
 def normalise_tag(text: str) -> str:
-    """A tag as stored: NFC, case-folded, dashes instead of spaces."""
-    if text.isascii():
-        return "-".join(text.lower().split())
-    return "-".join(unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold()).split())
+    """A tag as stored: a name in lower case, dashes instead of spaces."""
+    return "-".join(unicodedata.normalize("NFC", clean_name(text).lower()).split())
+
+
+def tag_spellings(text: str) -> tuple[str, ...]:
+    """A tag as stored, and the forms under which an equal one may be stored."""
+    others = ("-".join(one.lower().split()) for one in spellings(text))
+    return tuple(dict.fromkeys(tag for tag in (normalise_tag(text), *others) if tag))
 
 
 def _tags(value: object) -> tuple[str, ...]:
@@ -144,7 +155,7 @@ def _tags(value: object) -> tuple[str, ...]:
     for item in _items(value):
         if not isinstance(item, str | int | float) or isinstance(item, bool):
             raise refuse(f"{shown(item)} is not a tag: a tag is text, not {kind_of(item)}")
-        tag = normalise_tag(str(item))
+        tag = _visible(normalise_tag(str(item)), item)
         if len(tag) > MAX_TAG:
             raise refuse(f"{shown(tag)} has {len(tag):,} characters; a tag has up to {MAX_TAG}")
         if tag:
@@ -165,7 +176,7 @@ def _names(limit: int, split: Callable[[object], list[Any]]) -> BeforeValidator:
         for item in split(value):
             if not isinstance(item, str):
                 raise refuse(f"{shown(item)} is not a name: a name is text, not {kind_of(item)}")
-            name = clean_name(item)
+            name = _visible(clean_name(item), item)
             if len(name) > limit:
                 raise refuse(f"{shown(name)} has {len(name):,} characters; a name has up to {limit}")
             if name:
@@ -210,7 +221,6 @@ RequiredTag = Annotated[str, BeforeValidator(_tag)]
 Url = Annotated[str, _line(MAX_URL)]
 Timestamp = Annotated[datetime | None, BeforeValidator(parse_moment)]
 Fraction = Annotated[float | None, Field(ge=0, le=1, allow_inf_nan=False)]
-Weight = Annotated[float | None, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 Aliases = Annotated[tuple[str, ...], _names(500, _whole_items)]
 RequiredLine200 = Annotated[str, _line(200), Field(min_length=1)]
 RequiredLine300 = Annotated[str, _line(300), Field(min_length=1)]
@@ -354,7 +364,7 @@ class ConceptName(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
     name: RequiredLine300
     type: Slug100 = ""
-    weight: Weight = None
+    weight: Fraction = None
 
     @model_validator(mode="before")
     @classmethod

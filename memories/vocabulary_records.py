@@ -27,7 +27,6 @@ from memories.records import (
     Tags,
     Text,
     Timestamp,
-    Weight,
 )
 from web.validation import refuse, shown
 
@@ -93,7 +92,7 @@ class ConceptRecord(TermRecord):
     broader: ConceptNames = ()
     narrower: ConceptNames = ()
     related: ConceptNames = ()
-    weight: Weight = None
+    weight: Fraction = None
 
 
 class EntityRecord(TermRecord):

@@ -206,7 +206,10 @@ def _iso(*days: date) -> tuple[str, ...]:
 
 def _halves(engine: Engine, resolved: ResolvedQuery) -> tuple[SearchQuery, SearchQuery] | None:
     periods = equal_periods(_inside(engine.counts(resolved.plan, [], zone=resolved.zone, now=resolved.now).days))
-    return None if periods is None else tuple(SearchQuery().between(*_iso(*days)) for days in periods)
+    if periods is None:
+        return None
+    one, other = (SearchQuery().between(*_iso(*days)) for days in periods)
+    return one, other
 
 
 def equal_periods(days: DayCounts) -> tuple[Period, Period] | None:

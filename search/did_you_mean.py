@@ -1,23 +1,28 @@
 """Alternatives to a query: counts without its filters or the default states, similar words, filters by name."""
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from itertools import combinations
+from math import comb
+from typing import Any
 
 from access.viewer import Viewer
 from memories.queries import visible_to
-from search.engines.base import Engine, EngineQuery, EngineTimeoutError, Filter, LanguageText, Value
+from search.engines.base import Engine, EngineQuery, EngineTimeoutError, Filter, LanguageText, Value, VectorQuery
 from search.facet_counts import value_terms
-from search.facets import DATE_KEY, DEFAULT_STATES, FACET, STATES_THEN, FacetKind
+from search.facets import DATE_KEY, DEFAULT_STATES, FACET, HIDDEN_STATES, STATES_THEN, FacetKind
 from search.plan import ResolvedQuery, build_vector_query, explain_unknown, named_candidates
 from search.query import SearchQuery, Selection, Sort
 from search.result import FilterRelaxation, SearchWarning, page_warnings
 from text.analysis import Pattern, analyse_token, fold, phrase_pattern, tokens
-from text.formatting import memories
+from text.formatting import listed, memories
 from text.query_syntax import TextQuery
 
-# The states that a search leaves out unless it asks for them.
-_HIDDEN = ("archived", "superseded")
+# Sets of filters that are counted at once, and that are offered.
+_MAX_SETS = 60
+_MAX_RELAXATIONS = 3
 _MIN_LETTERS = 4
 _MAX_WORDS = 5
 _SUGGESTIONS = 2
@@ -42,67 +47,143 @@ def count_alternatives(
     """
     plan = resolved.plan
     asks_state = query.selection("state").restricts or bool(query.as_of)
-    hidden_states = replace(plan.filter("state") or Filter("state"), include=tuple((one,) for one in _HIDDEN))
+    hidden_states = replace(plan.filter("state") or Filter("state"), include=tuple((one,) for one in HIDDEN_STATES))
     plans = [] if asks_state or states is not None else [plan.with_filter(hidden_states)]
-    removals = list(_removals(query, resolved)) if total == 0 else []
-    totals = [found.total for found in engine.match([*plans, *(changed for *_, changed in removals)])]
-    hidden = totals.pop(0) if plans else 0
+    removals = list(_removals(query, resolved)) if total == 0 and not plan.is_refused else []
+    sizes = engine.match([*plans, *(one.of_plan(plan) for one in removals)])
+    hidden = sizes.pop(0).total if plans else 0
     if states is not None and not asks_state:
-        hidden = sum(states.get(state, 0) for state in _HIDDEN)
+        hidden = sum(states.get(state, 0) for state in HIDDEN_STATES)
+    counts = [found.total for found in sizes]
     relaxations = tuple(
-        FilterRelaxation(key, value, label, count, changed, engine.knn(wider).truncated)
-        for (key, value, label, changed, wider), count in zip(removals, totals, strict=True)
+        _relaxation(engine, query, plan, [one], count) for one, count in zip(removals, counts, strict=True)
     )
+    if removals and not any(counts):
+        relaxations = tuple(_smallest_set(engine, query, plan, removals)) or relaxations
     return hidden, bool(hidden and plans) and engine.knn(plans[0]).truncated, relaxations
 
 
-def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[tuple[str, str, str, SearchQuery, EngineQuery]]:
-    """Each filter as (key, value, label, query without it, plan without it)."""
-    plan = resolved.plan
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    """A filter that a query may go without. Removals of one query can be made one after the other."""
+
+    key: str
+    value: str
+    label: str
+    of_query: Callable[[SearchQuery], SearchQuery]
+    of_plan: Callable[[EngineQuery], EngineQuery]
+
+
+def _relaxation(
+    engine: Engine, query: SearchQuery, plan: EngineQuery, removals: Sequence[_Removal], count: int
+) -> FilterRelaxation:
+    for one in removals:
+        query, plan = one.of_query(query), one.of_plan(plan)
+    first, *others = removals
+    label = listed([one.label for one in removals])
+    also = tuple((one.key, one.value) for one in others)
+    return FilterRelaxation(first.key, first.value, label, count, query, engine.knn(plan).truncated, also)
+
+
+def _smallest_set(
+    engine: Engine, query: SearchQuery, plan: EngineQuery, removals: Sequence[_Removal]
+) -> Iterator[FilterRelaxation]:
+    """The smallest sets of filters without which something is found; of very many filters all, if any are enough."""
+
+    def without(chosen: Iterable[_Removal]) -> EngineQuery:
+        return reduce(lambda changed, one: one.of_plan(changed), chosen, plan)
+
+    for size in range(2, len(removals) + 1):
+        is_last = size == len(removals) or comb(len(removals), size) > _MAX_SETS
+        sets = [tuple(removals)] if is_last else list(combinations(removals, size))
+        found = zip(sets, engine.match([without(chosen) for chosen in sets]), strict=True)
+        best = sorted(((chosen, size.total) for chosen, size in found if size.total), key=lambda pair: -pair[1])
+        yield from (_relaxation(engine, query, plan, chosen, count) for chosen, count in best[:_MAX_RELAXATIONS])
+        if best or is_last:
+            return
+
+
+def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[_Removal]:
+    """Each filter of a query."""
     if query.text:
-        yield "q", query.text, f"the words “{query.text}”", query.with_(text=""), plan.without_text
+        label = f"the words “{query.text}”"
+        yield _Removal("q", query.text, label, lambda q: q.with_(text=""), lambda p: p.without_text)
     if query.has_dates:
-        changed = replace(plan, start=None, end=None)
-        yield DATE_KEY, "", "the dates", query.without(DATE_KEY), changed
-    if query.updated_since:
-        changed = replace(plan, updated_from=None)
-        yield "updated_since", query.updated_since, "the date of change", query.with_(updated_since=""), changed
-    if query.recalled_since:
-        changed = replace(plan, recalled_from=None)
-        without = query.with_(recalled_since="")
-        yield "recalled_since", query.recalled_since, "the date of recall", without, changed
-    if query.not_recalled_since:
-        changed = replace(plan, not_recalled_from=None)
-        without = query.with_(not_recalled_since="")
-        yield "-recalled_since", query.not_recalled_since, "the date without a recall", without, changed
+        undated = partial(replace, start=None, end=None)
+        yield _Removal(DATE_KEY, "", "the dates", lambda q: q.without(DATE_KEY), undated)
+    for key, name, column, label in _BOUNDS:
+        if value := getattr(query, name):
+            yield _Removal(key, value, label, partial(_cleared, name=name), partial(replace, **{column: None}))
     if query.as_of:
-        changed = replace(plan, as_of=None)
-        now = changed if query.selection("state").restricts else changed.with_filter(_of_default_states(changed))
-        yield "as_of", query.as_of, "the date of validity", query.with_(as_of=""), now
-    if query.min_similarity is not None and plan.meaning is not None:
-        without = query.with_(min_similarity=None)
-        changed = replace(plan, meaning=build_vector_query(without, resolved.plain_text)[0])
-        yield "min_similarity", f"{query.min_similarity:g}", "the least similarity", without, changed
-    if query.area:
-        yield "area", query.area, "the area of the map", query.with_(area=""), replace(plan, area=None)
+        now = partial(_as_of_now, asks_state=query.selection("state").restricts)
+        yield _Removal("as_of", query.as_of, "the date of validity", partial(_cleared, name="as_of"), now)
+    if query.min_similarity is not None and resolved.plan.meaning is not None:
+        meaning = build_vector_query(query.with_(min_similarity=None), resolved.plain_text)[0]
+        value, label = f"{query.min_similarity:g}", "the least similarity"
+        yield _Removal("min_similarity", value, label, _with_usual_similarity, partial(_with_meaning, meaning=meaning))
     for key, chosen in query.selections().items():
-        spec, filter_ = FACET[key], plan.filter(key) or Filter(key)
-        name = spec.label.lower()
-        excluded = [value for value in chosen.exclude if (key, value) not in resolved.unknown]
-        for n, value in enumerate(chosen.include):
-            label = f"{name} {resolved.labels.get((key, value), value)}"
-            less = replace(filter_, include=filter_.include[:n] + filter_.include[n + 1 :])
-            yield key, value, label, query.toggle(key, value), _narrowed(plan, less)
-        for n, value in enumerate(excluded):
-            label = f"not {name} {resolved.labels.get((key, value), value)}"
-            less = replace(filter_, exclude=filter_.exclude[:n] + filter_.exclude[n + 1 :])
-            yield key, value, label, query.toggle_exclusion(key, value), _narrowed(plan, less)
-        if chosen.no_value:
-            less = replace(filter_, no_value=False)
-            yield key, "", f"no {name}", query.toggle_presence("no", key), _narrowed(plan, less)
-        if chosen.any_value:
-            less = replace(filter_, any_value=False)
-            yield key, "", f"has {name}", query.toggle_presence("has", key), _narrowed(plan, less)
+        yield from _removals_of(key, chosen, resolved)
+
+
+# (key, field of the query, column of the plan, label) of what is not a facet.
+_BOUNDS = (
+    ("updated_since", "updated_since", "updated_from", "the date of change"),
+    ("recalled_since", "recalled_since", "recalled_from", "the date of recall"),
+    ("-recalled_since", "not_recalled_since", "not_recalled_from", "the date without a recall"),
+    ("area", "area", "area", "the area of the map"),
+)
+
+
+def _removals_of(key: str, chosen: Selection, resolved: ResolvedQuery) -> Iterator[_Removal]:
+    """Each value that is chosen in a facet."""
+    filter_ = resolved.plan.filter(key) or Filter(key)
+    name = FACET[key].label.lower()
+
+    def value_label(value: str) -> str:
+        return f"{name} {resolved.labels.get((key, value), value)}"
+
+    def less(**changes: Any) -> Callable[[EngineQuery], EngineQuery]:
+        return lambda plan: _narrowed(plan, _less(plan.filter(key) or Filter(key), **changes))
+
+    for value, group in zip(chosen.include, filter_.include, strict=False):
+        toggled = partial(SearchQuery.toggle, key=key, value=value)
+        yield _Removal(key, value, value_label(value), toggled, less(include=group))
+    excluded = [value for value in chosen.exclude if (key, value) not in resolved.unknown]
+    for value, group in zip(excluded, filter_.exclude, strict=False):
+        toggled = partial(SearchQuery.toggle_exclusion, key=key, value=value)
+        yield _Removal(key, value, f"not {value_label(value)}", toggled, less(exclude=group))
+    for parameter, is_chosen in (("no", chosen.no_value), ("has", chosen.any_value)):
+        if is_chosen:
+            toggled = partial(SearchQuery.toggle_presence, parameter=parameter, key=key)
+            presence = less(**{"no_value" if parameter == "no" else "any_value": False})
+            yield _Removal(key, "", f"{parameter} {name}", toggled, presence)
+
+
+def _less(filter_: Filter, **changes: Any) -> Filter:
+    """A filter without one group of its values, or without a condition on presence."""
+    for name in {"include", "exclude"} & changes.keys():
+        groups = list(getattr(filter_, name))
+        groups.remove(changes[name])
+        changes[name] = tuple(groups)
+    return replace(filter_, **changes)
+
+
+def _with_usual_similarity(query: SearchQuery) -> SearchQuery:
+    return query.with_(min_similarity=None)
+
+
+def _with_meaning(plan: EngineQuery, meaning: VectorQuery | None) -> EngineQuery:
+    """The plan with another meaning, if it still has a text."""
+    return plan if plan.meaning is None else replace(plan, meaning=meaning)
+
+
+def _cleared(query: SearchQuery, name: str) -> SearchQuery:
+    return query.with_(**{name: ""})
+
+
+def _as_of_now(plan: EngineQuery, asks_state: bool) -> EngineQuery:
+    changed = replace(plan, as_of=None)
+    return changed if asks_state else changed.with_filter(_of_default_states(changed))
 
 
 def _narrowed(plan: EngineQuery, changed: Filter) -> EngineQuery:

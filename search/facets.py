@@ -59,6 +59,8 @@ FACET_KEYS: tuple[str, ...] = (*FACET, DATE_KEY)
 DEFAULT_STATES: tuple[str, ...] = ("active", "proposed")
 # Those of a query as of a date: a memory that is archived or superseded now may have been valid then.
 STATES_THEN: tuple[str, ...] = ("active", "proposed", "archived", "superseded")
+# The states that a search leaves out unless it asks for them.
+HIDDEN_STATES: tuple[str, ...] = ("archived", "superseded")
 STATES: tuple[str, ...] = ("active", "proposed", "archived", "superseded", "deleted")
 
 

@@ -12,7 +12,7 @@ from access.viewer import Viewer
 from categories.local_texts import as_projects
 from categories.models import Category, Concept, Entity
 from categories.names import Names, names_at
-from categories.paths import clean_name
+from categories.paths import clean_name, stored_forms
 from categories.queries import (
     CategoryNode,
     Term,
@@ -27,7 +27,7 @@ from categories.queries import (
 )
 from categories.revision import DataRevision, data_revision_with
 from memories.embedding.query import EmbedderNotReadyError, query_vector
-from memories.records import normalise_tag, slug_name
+from memories.records import normalise_tag, slug_name, tag_spellings
 from search.area import Area, parse_area
 from search.engines.base import (
     Engine,
@@ -44,10 +44,11 @@ from search.engines.recall_counts import recalls_now
 from search.facets import FACET, FACETS, STATES, FacetKind, FacetSpec
 from search.meaning import not_ready_warning, share_warnings
 from search.query import FacetScope, Mode, SearchQuery, recalled_from
-from search.result import SearchWarning
+from search.result import REFUSED, SearchWarning
 from text.dates import start_of
-from text.formatting import listed
+from text.formatting import legible, listed
 from text.query_syntax import TextQuery, parse_text, plain_text_of, read_exclusions
+from web.errors import Refusal
 
 # Modes that find memories by the names of what they carry.
 _BY_NAME = {Mode.HYBRID, Mode.KEYWORD, Mode.FACETED, Mode.UNIFIED}
@@ -105,8 +106,26 @@ class _ChosenNames:
     nodes: tuple[CategoryNode, ...] = ()
 
 
-def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime) -> ResolvedQuery:
-    """Resolve a query: one statement for projects and data revision, and a few for each vocabulary with choices."""
+class UnknownExclusionError(Refusal):
+    """Something is excluded that has no such name: leaving the exclusion out would find more than was asked for."""
+
+    code = "unknown_name"
+    title = "Nothing was searched for"
+    suggestion = "Correct the name, or leave the exclusion out."
+
+    def __init__(self, warnings: Sequence[SearchWarning]) -> None:
+        self.did_you_mean = tuple(name for warning in warnings for name in warning.did_you_mean)
+        super().__init__(" ".join(f"-{warning.parameter}: {warning.message}" for warning in warnings))
+
+
+def resolve_query(
+    engine: Engine, query: SearchQuery, viewer: Viewer, now: datetime, *, lenient: bool = False
+) -> ResolvedQuery:
+    """Resolve a query: one statement for projects and data revision, and a few for each vocabulary with choices.
+
+    Nothing matches a query of which something could not be read. Raises UnknownExclusionError for the exclusion of an
+    unknown name; if `lenient`, nothing matches then, which a warning explains.
+    """
     zone = query.zone(viewer.timezone)
     revision, rows = data_revision_with(_PROJECTS)
     projects = {row[0]: ProjectRow(*row) for row in rows if viewer.may_see(row[0])}
@@ -121,9 +140,16 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         for key, selection in selections.items()
         if selection.restricts
     }
+    unknown = [
+        (key, name) for key, found in chosen.items() for name in selections[key].include if not found.values.get(name)
+    ]
+    not_excluded = [
+        (key, name) for key, found in chosen.items() for name in selections[key].exclude if not found.values.get(name)
+    ]
     start, end = query.period(zone, now)
     plan = EngineQuery(
         project_ids=project_ids,
+        is_refused=bool(query.refused or not_excluded),
         texts=texts,
         named=_named(engine, query, texts, names, project_ids),
         meaning=meaning,
@@ -139,7 +165,7 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         subcategories=query.subcategories,
         counts_results=query.facet_scope == FacetScope.RESULTS,
     )
-    return ResolvedQuery(
+    resolved = ResolvedQuery(
         plan=plan,
         now=now,
         zone=zone,
@@ -147,17 +173,13 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         revision=revision,
         names=names,
         warnings=(
+            *_refused_warnings(query, not_excluded),
             *_date_warnings(query, zone, start, end),
             *_area_warnings(plan),
             *(_text_warnings(query, texts[0].words, is_named=bool(plan.named)) if texts else ()),
             *_meaning_warnings(plan, revision, without_meaning),
         ),
-        unknown=tuple(
-            (key, name)
-            for key, found in chosen.items()
-            for name in (*selections[key].include, *selections[key].exclude)
-            if not found.values.get(name)
-        ),
+        unknown=(*unknown, *not_excluded),
         labels={(key, name): label for key, found in chosen.items() for name, label in found.labels.items()},
         chosen_categories=tuple(node for found in chosen.values() for node in found.nodes),
         selected=frozenset((key, name) for key, selection in selections.items() for name in selection.include),
@@ -170,6 +192,16 @@ def resolve_query(engine: Engine, query: SearchQuery, viewer: Viewer, now: datet
         plain_text=plain_text,
         without_meaning=without_meaning,
     )
+    if not_excluded and not lenient:
+        raise UnknownExclusionError(explain_unknown(resolved, engine, not_excluded))
+    return resolved
+
+
+def _refused_warnings(query: SearchQuery, not_excluded: Sequence[tuple[str, str]]) -> Iterable[SearchWarning]:
+    """The parts of a query that cannot be read or resolved, so that nothing matches."""
+    if refused := [*query.refused, *((f"-{key}", name) for key, name in not_excluded)]:
+        asked = listed([legible(f"{key}={value}") for key, value in refused[:_MAX_PARTS]])
+        yield SearchWarning(f"Nothing matches, because this is not understood: {asked}.", REFUSED)
 
 
 def _area(query: SearchQuery) -> Area | None:
@@ -192,13 +224,11 @@ def _date_warnings(
     query: SearchQuery, zone: tzinfo, start: datetime | None, end: datetime | None
 ) -> Iterable[SearchWarning]:
     if start and end and start >= end:
-        dates = f"from {query.date_from} to {query.date_to}" if query.date_to else f"since {query.since}"
-        if start == end and query.date_from <= query.date_to:
+        dates = listed([f"{key} {value}" for key, value in query.parameters() if key in {"from", "to", "since"}])
+        if start == end and query.date_from <= query.date_to and not query.since:
             yield SearchWarning(f"Clocks in {zone} skipped this time: {dates}. Nothing can match.", "to")
         else:
             yield SearchWarning(f"The date range ends before it starts: {dates}. Nothing can match.", "to")
-    if query.since and (query.date_from or query.date_to):
-        yield SearchWarning("since is ignored, because from and to are given.", "since")
 
 
 def _texts(query: SearchQuery, projects: Mapping[int, ProjectRow]) -> tuple[LanguageText, ...]:
@@ -225,7 +255,7 @@ def named_candidates(names: Names, text: str, project_ids: tuple[int, ...] | Non
     if not name or len(name) > _MAX_NAME_LENGTH:
         return {}
     found = names.named(name, tag, as_projects(project_ids))
-    found = {**found, "tag": (tag, *(other for other in found.get("tag", ()) if other != tag))}
+    found = {**found, "tag": tuple(dict.fromkeys((*tag_spellings(text), *found.get("tag", ()))))}
     return {spec.key: found[spec.key] for spec in FACETS if spec.key in found}
 
 
@@ -309,7 +339,6 @@ def _filters(query: SearchQuery, chosen: Mapping[str, _ChosenNames]) -> Iterable
         yield Filter(
             key=spec.key,
             include=tuple(values.get(name, ()) for name in selection.include),
-            # Excluding a name that does not exist excludes nothing.
             exclude=tuple(values[name] for name in selection.exclude if values.get(name)),
             no_value=selection.no_value,
             any_value=selection.any_value,
@@ -347,22 +376,32 @@ def _resolve_names(
     if spec.key == "state":
         return _ChosenNames({name: (name.lower(),) for name in names if name.lower() in STATES})
     if spec.key == "tag":
-        return _ChosenNames(resolve_tags(names, project_ids))
-    return _ChosenNames({name: (stored_as(spec.key, name),) for name in names})
+        return _ChosenNames(resolve_tags(engine, names, project_ids))
+    forms = {
+        name: tuple(map(slug_name, stored_forms(name))) if spec.key == "type" else stored_forms(name) for name in names
+    }
+    return _ChosenNames(_stored(engine, project_ids, spec.key, forms))
 
 
-def resolve_tags(names: Collection[str], project_ids: tuple[int, ...] | None) -> dict[str, tuple[Value, ...]]:
-    """The stored tag of each name; a merged or renamed tag resolves to its present name."""
-    tags = {name: normalise_tag(name) for name in names}
-    now = tags_now(tags.values(), as_projects(project_ids))
-    return {name: (now.get(tag, tag),) for name, tag in tags.items()}
+def resolve_tags(
+    engine: Engine, names: Collection[str], project_ids: tuple[int, ...] | None
+) -> dict[str, tuple[Value, ...]]:
+    """The stored tags of each name; a merged or renamed tag resolves to its present name."""
+    tags = {name: tag_spellings(name) for name in names}
+    now = tags_now({tag for forms in tags.values() for tag in forms}, as_projects(project_ids))
+    return _stored(engine, project_ids, "tag", {name: [now.get(tag, tag) for tag in own] for name, own in tags.items()})
 
 
-def stored_as(key: str, name: str) -> str:
-    """A plain value as the services store it."""
-    if key == "tag":
-        return normalise_tag(name)
-    return slug_name(name) if key == "type" else name
+def _stored(
+    engine: Engine, project_ids: tuple[int, ...] | None, key: str, forms: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[Value, ...]]:
+    """The forms of each name that a visible memory has; the first one if there are none."""
+    several = {form for own in forms.values() if len(own) > 1 for form in own}
+    present = engine.values_present(EngineQuery(project_ids=project_ids), key, sorted(several)) if several else set()
+    return {
+        name: tuple(dict.fromkeys(form for form in own if form in present)) or tuple(own[:1])
+        for name, own in forms.items()
+    }
 
 
 _Named = TypeVar("_Named", CategoryNode, Term)

@@ -4,14 +4,14 @@ Every link on a page is another SearchQuery; `querystring` writes the one canoni
 """
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from search.area import check_area
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, FACETS, STATES_THEN
@@ -20,6 +20,7 @@ from text.dates import (
     check_start,
     check_zone,
     instant,
+    is_span,
     start_label,
     start_of,
 )
@@ -58,6 +59,10 @@ ALIASES: dict[str, str] = {
     "minSimilarity": "min_similarity",
 }
 SORT_ALIASES = {"date_desc": "newest", "date_asc": "oldest", "created_at": "newest", "date": "newest"}
+
+# The parameters that do not change which memories match. All others may: what cannot be read of them, or is of no
+# parameter at all, lets nothing match.
+VIEW = frozenset({"page", "page_size", "offset", "sort", "include_facets", "facet_scope", "bucket"})
 
 # The start of all recalls.
 EVER = "ever"
@@ -103,6 +108,13 @@ class Interval(StrEnum):
     MONTH = "month"
     QUARTER = "quarter"
     YEAR = "year"
+
+
+def check_first_date(value: str) -> str:
+    """The canonical form of a date from which memories are wanted."""
+    if is_span(value):
+        raise ValueError(f"is a time span and no date: write since={value}, or a day such as 2026-03-01")
+    return check_date(value)
 
 
 def check_recalled(value: str) -> str:
@@ -194,7 +206,7 @@ class SearchQuery(Params):
     has: Values = Field((), description="A facet in which a memory must have a value.")
     no: Values = Field((), description="A facet in which a memory must have no value.")
     subcategories: bool = Field(True, description="Whether a category includes its subcategories.")
-    date_from: Annotated[str, AfterValidator(check_date)] = Field(
+    date_from: Annotated[str, AfterValidator(check_first_date)] = Field(
         "", alias="from", description="First day, YYYY-MM-DD in the time zone, or an ISO 8601 time."
     )
     date_to: Annotated[str, AfterValidator(check_date)] = Field(
@@ -237,22 +249,41 @@ class SearchQuery(Params):
         description="What facets count: what each choice would give, or the results, with the facet's own selection.",
     )
     bucket: Interval = Field(Interval.AUTO, description="Width of the bars of the histogram.")
+    refused: tuple[Pair, ...] = Field((), exclude=True)
+    """What was asked and could not be read. Nothing matches beside it, and links and forms keep it."""
+
+    view_parameters: ClassVar[frozenset[str]] = VIEW
+
+    _is_by_offset: bool = PrivateAttr(False)
 
     # --- reading ---------------------------------------------------------------------------------------------
 
     @classmethod
     def read(cls, pairs: Iterable[Pair], **fixed: Any) -> tuple[Self, tuple[Problem, ...]]:
-        """Read the valid parameters and describe the others. Unknown facets are dropped, an `offset` that is the start
-        of a page becomes that page.
-        """
+        """Read the valid parameters and describe the others. An `offset` at the start of a page becomes that page."""
+        pairs = list(pairs)
         query, problems = super().read(pairs, **fixed)
-        known = {"has": tuple(k for k in query.has if k in FACET), "no": tuple(k for k in query.no if k in FACET)}
-        query = query.replace(**known)
+        unknown = [(name, key) for name in ("has", "no") for key in getattr(query, name) if key not in FACET]
+        known = {name: tuple(key for key in getattr(query, name) if key in FACET) for name in ("has", "no")}
+        query = query.replace(**known, refused=(*query.refused, *unknown))
         if query.page > 1 and query.offset:
             problems = (*problems, Problem("offset", "is given together with page", "give one of the two"))
-        elif query.offset % query.page_size == 0:
-            query = query.starting_at(query.offset) if query.offset else query
+        elif query.offset and query.offset % query.page_size == 0:
+            query = query.starting_at(query.offset)
+            query._is_by_offset = True
         return query, problems
+
+    def without_reading(self, unread: Collection[Pair]) -> Self:
+        """The query with what restricts it among the unread pairs. A choice too many in a facet is left out, since less
+        is found without it; not where all are required, or among those excluded.
+        """
+        refused = (
+            (key, value)
+            for key, value in unread
+            if key not in self.view_parameters
+            and not (key in FACET and getattr(self, key) and not self.selection(key).require_all)
+        )
+        return self.replace(refused=tuple(dict.fromkeys(refused)))
 
     def conflicts(self) -> Iterator[Problem]:
         for parameter, keys in (("has", self.has), ("no", self.no)):
@@ -326,6 +357,11 @@ class SearchQuery(Params):
         return Sort.RELEVANCE if self.text else Sort.NEWEST
 
     @property
+    def is_by_offset(self) -> bool:
+        """Whether the page was asked for by the number of results before it."""
+        return self._is_by_offset or self.offset > 0
+
+    @property
     def begin(self) -> int:
         """The number of results before those of the page."""
         return self.offset + (self.page - 1) * self.page_size
@@ -342,12 +378,12 @@ class SearchQuery(Params):
         return ZoneInfo(self.timezone) if self.timezone else default
 
     def period(self, zone: tzinfo, now: datetime) -> tuple[datetime | None, datetime | None]:
-        """The dates asked for, as the first instant in and the first instant out again. Explicit dates win."""
-        if self.date_from or self.date_to:
-            return instant(self.date_from, zone, end=False), instant(self.date_to, zone, end=True)
-        if self.since:
-            return start_of(self.since, zone, now), now
-        return None, None
+        """The dates asked for, as the first instant in and the first instant out again. `since` narrows the dates."""
+        first, last = instant(self.date_from, zone, end=False), instant(self.date_to, zone, end=True)
+        start = start_of(self.since, zone, now) if self.since else None
+        if start is None:
+            return first, last
+        return max(first, start) if first else start, min(last, now) if last else now
 
     # --- other queries ---------------------------------------------------------------------------------------
 
@@ -410,6 +446,7 @@ class SearchQuery(Params):
             concept_all=False,
             entity_all=False,
             subcategories=True,
+            refused=(),
         )
 
     def between(self, first: str, last: str) -> Self:
@@ -418,12 +455,15 @@ class SearchQuery(Params):
 
     # --- writing ---------------------------------------------------------------------------------------------
 
+    def parameters(self) -> list[Pair]:
+        return [*super().parameters(), *self.refused]
+
     def applied(self) -> dict[str, Any]:
         """The echo for a reply: what this query asked for, by canonical name, defaults left out."""
         echo: dict[str, Any] = {}
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
-            if value != field.default and name not in {"page", "page_size", "offset", "include_facets"}:
+            if value != field.default and name not in {"page", "page_size", "offset", "include_facets", "refused"}:
                 echo[field.alias or name] = list(value) if isinstance(value, tuple) else value
         return echo
 
@@ -444,7 +484,8 @@ class ExtraParams(Params):
         problems = [problem for problem in refused.values() if problem]
         query, unread = SearchQuery.read((key, value) for key, value in rest if not refused[key])
         extra, misread = cls.read(own)
-        if problems := [*problems, *unread, *misread] or [*extra.missing(), *extra.conflicts_with(query)]:
+        unmet = SearchQuery.as_given((*extra.missing(), *extra.conflicts_with(query)), (*own, *rest))
+        if problems := [*problems, *unread, *misread] or list(unmet):
             raise QueryError(problems)
         return extra, query
 
@@ -474,11 +515,12 @@ class ExtraParams(Params):
 def dates_label(query: SearchQuery) -> str:
     """The dates of a query in words."""
     first, last = query.date_from, query.date_to
+    labels = [start_label(query.since)] if query.since else []
     if first and last:
-        return _from_to(first, last)
-    if first or last:
-        return f"from {date_text(first)}" if first else f"to {date_text(last)}"
-    return start_label(query.since) if query.since else ""
+        labels.append(_from_to(first, last))
+    elif first or last:
+        labels.append(f"from {date_text(first)}" if first else f"to {date_text(last)}")
+    return ", ".join(labels)
 
 
 def _from_to(first: str, last: str) -> str:

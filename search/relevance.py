@@ -5,7 +5,7 @@ Matches beyond the candidates follow in keyword order, so that every memory of t
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, time, timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -191,6 +191,8 @@ def passages_of(ids: Sequence[int], meaning: VectorQuery) -> dict[int, str]:
 
 def boosts_of(ids: Sequence[int], now: datetime) -> dict[int, Boosts]:
     """Quality, recency and source weight of memories."""
+    # From the end of the day: an answer is the same all day, and the memories of a day still differ.
+    until = datetime.combine(now.astimezone(UTC).date() + timedelta(days=1), time(), UTC)
     rows = Memory.objects.filter(pk__in=ids).values_list(
         "pk", "importance", "confidence", "pinned", "state", "source", "created_at"
     )
@@ -202,7 +204,7 @@ def boosts_of(ids: Sequence[int], now: datetime) -> dict[int, Boosts]:
         quality = 1.0 if pinned else sum(ratings) / len(ratings)
         if state == Memory.State.PROPOSED:
             quality *= _PROPOSED
-        age = max(0.0, (now - created_at).total_seconds() / 86_400)
+        age = max(0.0, (until - created_at).total_seconds() / 86_400)
         found[pk] = Boosts(quality, 0.5 ** (age / _HALF_LIFE), sources.get(source, 1.0))
     return found
 

@@ -42,6 +42,8 @@ class HitDetail(Enum):
 
 # The parameter of warnings about the counts of all memories, which no parameter of a request changes.
 COUNTS = "counts"
+# The parameter of the warning that something of a search cannot be read or resolved, so that nothing matches.
+REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ def term_text(key: str, label: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FilterRelaxation:
-    """A filter of a query without results, and the number of results without it."""
+    """A filter of a query without results, and the number of results without it; `also` are filters that go with it."""
 
     key: str
     value: str
@@ -174,6 +176,8 @@ class FilterRelaxation:
     count: int
     query: SearchQuery
     at_least: bool = False
+    also: tuple[tuple[str, str], ...] = ()
+    """(key, value) of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,16 +271,18 @@ def pages_of(query: SearchQuery, found: int) -> int:
 
 def page_warnings(query: SearchQuery, found: int) -> list[SearchWarning]:
     """A warning if the page begins after the last result."""
+    if query.is_by_offset and query.begin and query.begin >= found:
+        return [SearchWarning(f"Offset {query.begin:,} is past the last of {found:,} results.", "offset")]
     pages = pages_of(query, found)
     if query.page > pages:
         return [SearchWarning(f"Page {query.page:,} is past the last page, {pages:,}.", "page")]
-    if query.offset and query.begin >= found:
-        return [SearchWarning(f"Offset {query.offset:,} is past the last of {found:,} results.", "offset")]
     return []
 
 
 class FacetListing(ExtraParams):
     """How a page lists the values of one facet. Its order and its pages replace those of the search."""
+
+    aliases = {"limit": "page_size", "orderBy": "sort", "order_by": "sort"}
 
     search: Text = Field("", max_length=200, description="Part of a name.")
     sort: Literal["count", "name", "typical"] = Field(

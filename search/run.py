@@ -91,6 +91,7 @@ def run(
     after: Place | None = None,
     split: str = "",
     drops_early: bool = False,
+    lenient: bool = False,
 ) -> SearchResult:
     """Answer one query for one viewer. See docs/facets.md for the match set and the counting rules.
 
@@ -98,12 +99,12 @@ def run(
     instead of those of the sidebar. `with_corpus` adds the counts of all visible memories. In an order by date or
     title, the hits begin `after` a place, if one is given, wherever the page of the query begins. `split` is the facet
     by whose values the bars of the histogram are counted too. `drops_early` leaves early times that hold
-    hardly anything out of the histogram, which says how much they hold.
+    hardly anything out of the histogram, which says how much they hold. `lenient` is that of `resolve_query`.
     """
 
     def answer(engine: Engine) -> SearchResult:
         counts_facets = query.include_facets if include_facets is None else include_facets
-        result = _run(engine, query, viewer, counts_facets, facet_limit, detail, after, split, drops_early)
+        result = _run(engine, query, viewer, counts_facets, facet_limit, detail, after, split, drops_early, lenient)
         if not with_corpus:
             return result
         corpus = corpus_counts(engine, viewer)
@@ -125,13 +126,14 @@ def _run(
     after: Place | None,
     split: str,
     drops_early: bool,
+    lenient: bool,
 ) -> SearchResult:
     watch = Stopwatch(engine.waited_ms)
     counted: Counted | None = None
     parts: HistogramSplit | None = None
     with snapshot():
         with watch.stage("search"):
-            resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
+            resolved = resolve_query(engine, query, viewer, datetime.now(UTC), lenient=lenient)
         if include_facets:
             with watch.stage("facets"):
                 counted = count_facets(engine, query, resolved, facet_limit, drops_early=drops_early)
@@ -207,12 +209,12 @@ def facet_page(
 
 
 def totals(queries: Sequence[SearchQuery], viewer: Viewer) -> list[MatchSet]:
-    """The sizes of the match sets of several queries, by one engine and from one snapshot."""
+    """The sizes of the match sets of several queries, by one engine and from one snapshot; none of what is refused."""
 
     def answer(engine: Engine) -> list[MatchSet]:
         now = datetime.now(UTC)
         with snapshot():
-            resolved = [resolve_query(engine, query, viewer, now) for query in queries]
+            resolved = [resolve_query(engine, query, viewer, now, lenient=True) for query in queries]
             found = engine.match([one.plan for one in resolved])
         # By words alone there are fewer than there will be by meaning too.
         return [
@@ -229,7 +231,7 @@ def date_histograms(queries: Sequence[SearchQuery], viewer: Viewer) -> list[Hist
     def answer(engine: Engine) -> list[Histogram]:
         now = datetime.now(UTC)
         with snapshot():
-            return [_alone(engine, query, resolve_query(engine, query, viewer, now)) for query in queries]
+            return [_alone(engine, query, resolve_query(engine, query, viewer, now, lenient=True)) for query in queries]
 
     return with_engine(answer, viewer)
 

@@ -165,7 +165,7 @@ def open_feed(token: str) -> OpenedFeed | None:
 
 
 def query_of(view: SavedView) -> SearchQuery:
-    """The query of a view. Parameters that a later version no longer has are left out."""
+    """The query of a view. With what a later version can no longer read of it, it finds nothing."""
     return SearchQuery.read(parse_qsl(view.query))[0]
 
 

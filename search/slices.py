@@ -8,14 +8,12 @@ from urllib.parse import parse_qsl, urlencode
 from pydantic import AfterValidator, Field
 
 from search.facets import DATE_KEY, FACET
-from search.query import ExtraParams, SearchQuery
+from search.query import VIEW, ExtraParams, SearchQuery
 from web.params import Pair, QueryError, Text
 from web.validation import Problem
 
 SEARCHES = "search"
 _DATES = ("from", "to", "since")
-# The parameters of a search that do not change which memories match.
-_VIEW = ("page", "page_size", "offset", "sort", "include_facets", "facet_scope", "bucket")
 
 
 def _check_by(value: str) -> str:
@@ -49,7 +47,7 @@ class CompareRequest(ExtraParams):
     values: int = Field(15, ge=1, le=200, description="Values listed that differ, and in one slice only.")
     least: int = Field(3, ge=1, le=1_000, description="Fewest memories of a value, in both slices together.")
 
-    ineffective = frozenset(_VIEW)
+    ineffective = VIEW
     ineffective_message = "has no effect on a comparison"
     ineffective_suggestion = "leave it out"
 
@@ -127,7 +125,7 @@ def read_comparison(pairs: Iterable[Pair]) -> Asked:
 def plain(query: SearchQuery) -> SearchQuery:
     """A search without its order, its page and how it is shown, which slices do not have."""
     fields = SearchQuery.model_fields.items()
-    kept = {name: field.default if name in _VIEW else getattr(query, name) for name, field in fields}
+    kept = {name: field.default if name in VIEW else getattr(query, name) for name, field in fields}
     return SearchQuery.model_construct(**kept)
 
 

@@ -73,13 +73,11 @@ def understand(query: Query) -> Understood[Query]:
     for group in _TOGETHER:
         replaced |= group if keys & group else set()
     opposite = {(key[1:] if key.startswith("-") else f"-{key}", value) for key, value in pairs}
-    kept = [pair for pair in query.parameters() if pair[0] not in replaced and pair not in opposite]
-    lost: tuple[Problem, ...] = ()
-    if "since" in keys and keys & {"from", "to"}:
-        pairs = [pair for pair in pairs if pair[0] != "since"]
-        lost = (Problem("since", "is left out, because dates were typed too", "type either since: or dates"),)
+    asked = query.replace(refused=()).parameters()
+    kept = [pair for pair in asked if pair[0] not in replaced and pair not in opposite]
     changed, problems = type(query).read([("q", _without(query.text, found)), *kept, *pairs])
-    problems = (*problems, *lost)
+    refused = (*(pair for pair in query.refused if pair[0] not in replaced), *changed.refused)
+    changed = changed.replace(refused=tuple(dict.fromkeys(refused)))
     return Understood(changed, tuple(query.text[one.start : one.end] for one in found), problems, tuple(unread))
 
 

@@ -111,7 +111,7 @@ def _why_not(engine: Engine, query: SearchQuery, memory_id: int, viewer: Viewer)
         memory = _memories(viewer).filter(pk=memory_id).first()
         if memory is None:
             return None
-        resolved = resolve_query(engine, query, viewer, now)
+        resolved = resolve_query(engine, query, viewer, now, lenient=True)
         plan = resolved.plan
         title = memory.title or f"Memory {memory.pk}"
         notes = [warning.message for warning in resolved.warnings]
@@ -171,6 +171,8 @@ def _filter_checks(
     def passes(condition: Filter) -> bool:
         return bool(engine.filter_ids(everything.with_filter(condition), [memory.pk]))
 
+    if resolved.plan.is_refused:
+        yield Check("refused", "Everything asked", "understood", "not understood", False)
     for filter_ in resolved.plan.filters:
         key, spec, chosen = filter_.key, FACET[filter_.key], query.selection(filter_.key)
         name = spec.label.lower()

@@ -246,6 +246,8 @@ class _DatabaseOutage:
         return refusal_response(_path_of(request), refusal_of_outage(outage)) if outage else response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if isinstance(exception, Refusal):
+            return refusal_response(request.path_info, exception)
         if not is_outage(exception):
             return None
         refusal = refusal_of_outage(exception)

@@ -85,25 +85,37 @@ class Params(BaseModel):
 
         `fixed` are fields whose values come from elsewhere, such as the path of the address.
         """
-        data, problems = cls._collect(pairs, fixed)
+        pairs = list(pairs)
+        data, problems, unread = cls._collect(pairs, fixed)
         while True:
             try:
                 params = cls.model_validate(data)
                 if fixed:
                     params = params.model_copy(update=fixed)
-                return params, (*problems, *params.conflicts())
+                found = cls.as_given((*problems, *params.conflicts()), pairs)
+                return params.without_reading(unread), found
             except ValidationError as error:
                 ranges = {field.key: field.range for field in _fields_of(cls)}
+                shortened: dict[str, list[str]] = {}
                 for detail in error.errors():
-                    if (key := str(detail["loc"][0])) in data:
-                        given = _given(data.pop(key), detail["input"])
-                        problems.append(problem_of_parameter(key, detail, given, ranges[key]))
+                    key = str(detail["loc"][0])
+                    # Other errors of the same parameter were read with the first one.
+                    if (raw := data.pop(key, None)) is None:
+                        continue
+                    values = [raw] if isinstance(raw, str) else raw
+                    if detail["type"] == "too_long" and not isinstance(raw, str) and len(detail["loc"]) == 1:
+                        most = detail["ctx"]["max_length"]
+                        distinct = list(dict.fromkeys(value for value in map(str.strip, values) if value))
+                        shortened[key], values = distinct[:most], distinct[most:]
+                    unread += [(key, value) for value in values]
+                    problems.append(problem_of_parameter(key, detail, _given(raw, detail["input"]), ranges[key]))
+                data |= shortened
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[Pair], **fixed: Any) -> Self:
         """Read the pairs of a query string. Raises QueryError, which names every invalid parameter."""
         params, problems = cls.read(pairs, **fixed)
-        wrong = {problem.parameter for problem in problems}
+        wrong = {cls.aliases.get(problem.parameter, problem.parameter) for problem in problems}
         if problems := (*problems, *(problem for problem in params.missing() if problem.parameter not in wrong)):
             raise QueryError(problems)
         return params
@@ -136,6 +148,16 @@ class Params(BaseModel):
         """Problems of parameters that are valid by themselves and not together."""
         return ()
 
+    def without_reading(self, unread: Collection[Pair]) -> Self:
+        """These parameters, read from pairs of which some could not be read, with what follows from that."""
+        return self
+
+    @classmethod
+    def as_given(cls, problems: Iterable[Problem], pairs: Iterable[Pair]) -> tuple[Problem, ...]:
+        """The problems with each parameter by the name that was given for it."""
+        given = {cls.aliases[key]: key for key, _ in pairs if key in cls.aliases}
+        return tuple(problem.named_as(given) for problem in problems)
+
     @classmethod
     def _shown_aliases(cls, known: Collection[str]) -> list[str]:
         """The aliases to suggest for a misspelt name. Those in camel case are only for programs that send them."""
@@ -148,24 +170,29 @@ class Params(BaseModel):
                 yield Problem(field.key, "is missing", field.required.suggestion)
 
     @classmethod
-    def _collect(cls, pairs: Iterable[Pair], fixed: Collection[str]) -> tuple[dict[str, Any], list[Problem]]:
-        """The raw values by parameter; a parameter that is unknown or repeated is a problem."""
+    def _collect(
+        cls, pairs: Iterable[Pair], fixed: Collection[str]
+    ) -> tuple[dict[str, Any], list[Problem], list[Pair]]:
+        """The raw values by parameter; of one that is unknown or repeated, a problem and the pairs."""
         known = {field.key: field for field in _fields_of(cls) if field.name not in fixed}
         data: dict[str, Any] = {}
         problems: list[Problem] = []
-        repeated: set[str] = set()
+        unread: list[Pair] = []
+        repeated: dict[str, list[Pair]] = {}
         for given, raw in pairs:
             key = cls.aliases.get(given, given)
             if key not in known:
                 problems.append(unknown_parameter(given, known, cls._shown_aliases(known)))
+                unread.append((given, raw))
             elif known[key].is_multiple:
                 data.setdefault(key, []).append(raw)
             elif (value := raw.strip()) and data.setdefault(key, value) != value:
-                repeated.add(key)
+                repeated.setdefault(key, [(key, data[key])]).append((key, value))
         for key in sorted(repeated):
-            problems.append(Problem(key, "is given twice with different values", "give it once"))
+            problems.append(Problem(key, "is given twice with different values", "give one value, not several"))
+            unread += repeated[key]
             del data[key]
-        return data, problems
+        return data, problems, unread
 
     # --- writing ---------------------------------------------------------------------------------------------
 
@@ -230,7 +257,7 @@ class _Field:
 
 @cache
 def _fields_of(cls: type[Params]) -> tuple[_Field, ...]:
-    """The fields of a class in order. A page writes hundreds of query strings."""
+    """The fields of a class in order, but for those that no request gives. A page writes hundreds of query strings."""
     return tuple(
         _Field(
             name,
@@ -241,6 +268,7 @@ def _fields_of(cls: type[Params]) -> tuple[_Field, ...]:
             _range(field),
         )
         for name, field in cls.model_fields.items()
+        if not field.exclude
     )
 
 

@@ -41,7 +41,7 @@ def offer_to_send_again(request: HttpRequest) -> HttpResponse:
     fields = [(name, value) for name, value in pairs if name != "csrfmiddlewaretoken" and "password" not in name]
     context = {
         "fields": fields,
-        "files": [file.name for file in request.FILES.values()],
+        "files": [file.name for name in request.FILES for file in request.FILES.getlist(name)],
         "has_password": any("password" in name for name, _ in pairs),
         "sign_in": "" if request.user.is_authenticated else resolve_url(settings.LOGIN_URL),
     }

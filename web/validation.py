@@ -1,7 +1,8 @@
 """Invalid input in sentences: what is wrong with a parameter or a field, and what is allowed."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
 from typing import Any
@@ -22,6 +23,14 @@ class Problem:
     did_you_mean: tuple[str, ...] = ()
     is_unknown_name: bool = False
     """Whether no parameter has this name; the suggestion then lists all names."""
+
+    def named_as(self, given: Mapping[str, str]) -> "Problem":
+        """With parameters by the names that the caller gave for them, also where the suggestion writes one."""
+        suggestion = self.suggestion
+        for name, written in given.items():
+            place = rf"(?<![\w.-]){re.escape(name)}(?==)|(?<=leave ){re.escape(name)}(?= out)"
+            suggestion = re.sub(place, written, suggestion)
+        return replace(self, parameter=given.get(self.parameter, self.parameter), suggestion=suggestion)
 
     def __str__(self) -> str:
         return f"{self.parameter}: {self.message}" if self.parameter else self.message
@@ -130,8 +139,7 @@ def _number_range(detail: ErrorDetails) -> str:
     bound = context.get("ge", context.get("le"))
     if not isinstance(bound, float):
         return ""
-    # Every fraction but a weight is a share.
-    return f"write a number from 0 to {'1,000,000' if 'weight' in detail['loc'] else '1'}"
+    return "write a number from 0 to 1"
 
 
 def _place(location: Sequence[int | str]) -> str:

@@ -116,7 +116,7 @@ def _visible_values(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, s
 
 def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggestion]:
     """The visible suggestions that match the filters, by descending confidence."""
-    rows = Suggestion.objects.alias(from_tag=_FROM, into_tag=_INTO)
+    rows: QuerySet[Suggestion] = Suggestion.objects.alias(from_tag=_FROM, into_tag=_INTO)
     rows = rows.filter(confidence__gte=query.confidence, state=query.state)
     if query.kind:
         rows = rows.filter(kind=query.kind)
@@ -124,7 +124,7 @@ def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggest
         rows = _of_proposal(rows, query.proposal)
     if query.project:
         rows = _of_project(rows, query.project, viewer)
-    elif query.state == Suggestion.State.OPEN and viewer.project_ids is None:
+    elif query.state == Suggestion.State.OPEN.value and viewer.project_ids is None:
         rows = rows.filter(~Q(kind__in=NAME_KINDS) | _naming(_visible_values(viewer, rows)))
     return visible_suggestions(viewer, rows).select_related("project", "decided_by").order_by("-confidence", "id")
 

@@ -108,6 +108,8 @@ class EngineQuery:
     """
 
     project_ids: tuple[int, ...] | None = None
+    # Whether nothing matches, because something that was asked cannot be read or resolved.
+    is_refused: bool = False
     texts: tuple[LanguageText, ...] = ()
     named: tuple[tuple[str, tuple[Value, ...]], ...] = ()
     meaning: VectorQuery | None = None

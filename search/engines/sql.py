@@ -99,7 +99,7 @@ class Sql:
 
     def filters(self, plan: EngineQuery, *, without_includes: str = "", without_dates: bool = False) -> list[str]:
         """The filters of a query, without its words and vector."""
-        conditions: list[str] = []
+        conditions = ["false"] if plan.is_refused else []
         if plan.project_ids is not None:
             conditions.append(f"m.project_id = ANY({self.bind(list(plan.project_ids))}::bigint[])")
         for chosen in plan.filters:

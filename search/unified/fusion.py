@@ -3,8 +3,9 @@
 Raw scores of different legs are not comparable, so only the ranks in the legs and the weight of the kind count.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from search.ranking import Boosts, RankWeights, ScoreParts
 from search.unified.legs import TERM_KINDS, LegAnswer, ResultKind, Way
@@ -107,12 +108,13 @@ def fold(
     terms: Mapping[Key, Terms],
     origins: Mapping[Key, Origin],
     min_similarity: float,
-    named: Collection[Key] = (),
+    named: Mapping[Key, tuple[bool, int]] = MappingProxyType({}),
 ) -> list[FoldedGroup]:
     """Fold duplicates into groups, each led by a result of the earliest kind.
 
     The rank of a group is the best of its members. The groups of results that are `named` by the whole text of the
-    query come first; such a result is folded only into another one with nearly the same text.
+    query come first, in the order of these values; such a result is folded only into another one with nearly the same
+    text.
     """
     window, rest = candidates[:WINDOW], candidates[WINDOW:]
     place = {one.key: n for n, one in enumerate(window)}
@@ -133,7 +135,8 @@ def fold(
     for lead in leads:
         members = folded.get(lead.key, [])
         best = min([lead.key, *(m.candidate.key for m in members)], key=lambda key: place[key])
-        groups.append(((lead.key not in named, place[best]), FoldedGroup(lead, tuple(members))))
+        rank = (lead.key not in named, named.get(lead.key, ()), place[best])
+        groups.append((rank, FoldedGroup(lead, tuple(members))))
     groups.sort(key=lambda found: found[0])
     return [*(group for _, group in groups), *(FoldedGroup(one) for one in rest)]
 

@@ -13,6 +13,7 @@ from django.db import connection
 
 from access.viewer import Viewer
 from categories.local_texts import as_array
+from categories.paths import fold_name
 from categories.text_projects import READABLE_ALIASES, READABLE_DESCRIPTION
 from memories.queries import visible_to
 from search.engines.base import Engine, Filter
@@ -245,7 +246,11 @@ class _Page:
         row = self._terms.get(key)
         if row is None:
             return None
-        description = row.description or (f"Also called {', '.join(row.aliases)}." if row.aliases else "")
+        asked = fold_name(self._context.resolved.plain_text)
+        also = [alias for alias in row.aliases if fold_name(alias) == asked != fold_name(row.name)]
+        shown = also or ([] if row.description else row.aliases)
+        called = f"Also called {', '.join(shown)}." if shown else ""
+        description = f"{called} {row.description}".strip()
         source = f"{_CARRIED[key[0]]} {plural(row.memories, 'memory', 'memories')}"
         return self._fields(row.name, description, source, term=row), self._related_to_term(key)
 

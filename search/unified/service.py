@@ -5,7 +5,7 @@ is loaded (`rows`). Facets and totals are those of the match set of memories.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,11 +15,14 @@ from django.db import connection
 
 from access.viewer import Viewer
 from categories.local_texts import as_array, as_projects
+from categories.paths import fold_name
 from search.engines import with_engine
-from search.engines.base import Engine, EngineQuery
+from search.engines.base import Engine, EngineQuery, Filter, LanguageText
+from search.facet_counts import value_terms
+from search.facets import FACET, HIDDEN_STATES
 from search.meaning import not_ready_warning
-from search.plan import resolve_query
-from search.query import SearchQuery
+from search.plan import ResolvedQuery, resolve_query
+from search.query import Mode, SearchQuery
 from search.ranking import Boosts, Ranked, RankWeights, below_successors
 from search.relevance import boosts_of, successors_of
 from search.result import HitDetail, SearchResult, SearchWarning, page_warnings, pages_of
@@ -28,10 +31,13 @@ from search.snapshots import snapshot
 from search.unified.fusion import WINDOW, Candidate, FoldedGroup, Key, Origin, Terms, fold, fuse, rerank
 from search.unified.legs import TABLES, TERM_KINDS, LegAnswer, LegState, ResultKind, RunningLegs, Way
 from search.unified.rows import PageContext, UnifiedHit, read_page
-from search.unified.vocabulary import LegHit, named_ids, rows_read
+from search.unified.vocabulary import LegHit, named_ids, rows_by_meaning, rows_by_words, rows_read
 from text.formatting import listed
+from text.query_syntax import TextQuery
 from web.timing import Stopwatch, took_ms
 
+# The least similarity of what is offered beside memories.
+_KNOWN_SIMILARITY = 0.6
 # The factor for relationships that are no longer valid.
 _PAST = 0.8
 # The ids of the terms of a memory by kind; a category is also that of the memories of its descendants.
@@ -84,7 +90,10 @@ class UnifiedResult:
     def answer(self) -> SearchResult:
         """The result of a plain search, with the memories among the results as hits."""
         hits = tuple(hit.memory for hit in self.hits if hit.memory)
-        return replace(self.memories, query=self.query, hits=hits, warnings=self.warnings, timings=self.timings)
+        # Nothing has to be relaxed where terms or facts are found.
+        relaxations = () if self.found else self.memories.relaxations
+        plain = replace(self.memories, query=self.query, hits=hits, relaxations=relaxations)
+        return replace(plain, warnings=self.warnings, timings=self.timings)
 
     @property
     def pages(self) -> int:
@@ -106,6 +115,7 @@ def unified(
     include_facets: bool | None = None,
     facet_limit: int | None = None,
     with_corpus: bool = False,
+    lenient: bool = False,
 ) -> UnifiedResult:
     """Search memories and the vocabulary. See docs/unified.md."""
     # Without hits: the legs find and rank them.
@@ -117,29 +127,31 @@ def unified(
         facet_limit=facet_limit,
         detail=HitDetail.NONE,
         with_corpus=with_corpus,
+        lenient=lenient,
     )
-    return with_engine(lambda engine: _unified(engine, query, viewer, count_memories), viewer)
+    return with_engine(lambda engine: _unified(engine, query, viewer, count_memories, lenient=lenient), viewer)
 
 
 def _unified(
-    engine: Engine, query: SearchQuery, viewer: Viewer, count_memories: Callable[[], SearchResult]
+    engine: Engine, query: SearchQuery, viewer: Viewer, count_memories: Callable[[], SearchResult], *, lenient: bool
 ) -> UnifiedResult:
     watch = Stopwatch(engine.waited_ms)
     now = datetime.now(UTC)
     with watch.stage("plan"), snapshot():
-        resolved = resolve_query(engine, query, viewer, now)
+        resolved = resolve_query(engine, query, viewer, now, lenient=lenient)
     legs = RunningLegs(resolved, viewer)
     # The legs run in threads meanwhile.
     memories = count_memories()
     with watch.stage("legs"):
         answers = legs.answers()
     with watch.stage("hits"), snapshot():
+        memories = replace(memories, hidden=memories.hidden + _count_hidden(engine, query, resolved, answers))
         candidates = fuse(answers, settings.UNIFIED_WEIGHTS)
         origins = _origins(candidates, answers)
         candidates = rerank(candidates, _boosts(candidates, origins, now), RankWeights(**settings.SEARCH_WEIGHTS))
         candidates = _below_successors(candidates, resolved.plan)
         terms = _terms(candidates[:WINDOW], resolved.plan)
-        named = {(kind, pk) for kind in TERM_KINDS for pk in named_ids(resolved.plan, kind)}
+        named = _named_ranks(resolved, _hits_by_key(answers))
         groups = fold(candidates, terms, origins, settings.UNIFIED_DEDUP_SIMILARITY, named)
         begin = query.begin
         page = groups[begin : begin + query.page_size]
@@ -171,6 +183,78 @@ def _unified(
             **{stage: ms + memories.timings.get(stage, 0) for stage, ms in watch.timings.items()},
         },
     )
+
+
+def _named_ranks(resolved: ResolvedQuery, hits: Mapping[Key, LegHit]) -> dict[Key, tuple[bool, int]]:
+    """The terms that the text names with their ranks: those of this name before those with this alias, the terms of
+    more memories first.
+    """
+    ranks: dict[Key, tuple[bool, int]] = {}
+    for kind in TERM_KINDS:
+        for pk, term in value_terms(FACET[kind.value], named_ids(resolved.plan, kind), resolved).items():
+            is_alias = fold_name(term.label.rpartition(" / ")[2]) != fold_name(resolved.plain_text)
+            ranks[kind, int(pk)] = (is_alias, -hits[kind, int(pk)].memories if (kind, int(pk)) in hits else 0)
+    return ranks
+
+
+def best_known(query: SearchQuery, viewer: Viewer) -> UnifiedHit | None:
+    """The fact, entity, concept or category that fits the text of a search for memories best, on its first page.
+
+    It has all the words of the text, and these are two at least, or is close in meaning; None if nothing is.
+    """
+    words = query.text.split()
+    # Some scripts write many words without spaces.
+    is_short = not words or (len(words) == 1 and words[0].isascii())
+    if query.mode not in {Mode.HYBRID, Mode.FACETED} or is_short or query.begin:
+        return None
+    return with_engine(lambda engine: _best_known(engine, query, viewer), viewer)
+
+
+def _best_known(engine: Engine, query: SearchQuery, viewer: Viewer) -> UnifiedHit | None:
+    with snapshot():
+        resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
+        every_word = replace(resolved.plan, named=(), texts=_with_every_word(resolved.plan))
+        # Without the text, which would add the terms whose whole name is a part of it.
+        strict = replace(resolved, plan=every_word, plain_text="")
+        if not strict.plan.texts:
+            return None
+        # Facts first: a question is about one.
+        kinds = (ResultKind.RELATIONSHIP, *TERM_KINDS)
+        legs = [(kind, Way.WORDS, rows_by_words(TABLES[kind], engine, strict, 1)) for kind in kinds]
+        if not any(found for _, _, found in legs):
+            legs = [(kind, Way.MEANING, rows_by_meaning(TABLES[kind], engine, resolved, 1)) for kind in kinds]
+            legs = [leg for leg in legs if leg[2] and leg[2][0].score >= _KNOWN_SIMILARITY]
+            legs.sort(key=lambda leg: -leg[2][0].score)
+        for kind, way, found in legs:
+            for hit in found:
+                candidate, key = Candidate(kind, hit.id, 1.0, {way: 1}), (kind, hit.id)
+                context = PageContext(engine, resolved, viewer, {key: hit}, [candidate], {key: Origin()})
+                return next(iter(read_page([FoldedGroup(candidate)], context, {})), None)
+    return None
+
+
+def _with_every_word(plan: EngineQuery) -> tuple[LanguageText, ...]:
+    """The texts of a plan as searches for all of their words, where these are two at least."""
+    return tuple(
+        replace(text, words=TextQuery(required=text.words.positive, excluded=text.words.excluded))
+        for text in plan.texts
+        if len(text.words.positive) > 1
+    )
+
+
+def _count_hidden(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, answers: Iterable[LegAnswer]) -> int:
+    """The facts and terms that have the words, and whose memories are all archived or superseded."""
+    if query.selection("state").restricts or query.as_of:
+        return 0
+    states = Filter("state", include=tuple((state,) for state in HIDDEN_STATES))
+    other = replace(resolved, plan=resolved.plan.with_filter(states))
+    shown = set(_hits_by_key(answers))
+    found = {
+        (kind, hit.id)
+        for kind, table in TABLES.items()
+        for hit in rows_by_words(table, engine, other, settings.UNIFIED_LEG_LIMIT)
+    }
+    return len(found - shown)
 
 
 def _hits_by_key(answers: Iterable[LegAnswer]) -> dict[Key, LegHit]:

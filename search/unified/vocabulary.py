@@ -163,7 +163,7 @@ def _is_unrestricted(plan: EngineQuery) -> bool:
         plan.recalled_from,
         plan.not_recalled_from,
     )
-    return plan.project_ids is None and not narrowing and all(one is None for one in ranges)
+    return plan.project_ids is None and not plan.is_refused and not narrowing and all(one is None for one in ranges)
 
 
 def _values(groups: Sequence[Sequence[int | str]]) -> set[int | str]:

@@ -8,10 +8,12 @@ from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
 from agent_tools.catalogue import TOOL
 from agent_tools.tools import ToolRefusedError, call
+from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from tests.agent_tools.conftest import key_for
 from text.tokens import estimated_tokens
+from web.cache import clear_caches
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +28,7 @@ def test_categories_are_listed_in_the_spelling_of_the_specification(ids):
     assert reply["aggregate_stats"]["total_documents"] == 11
     rows = [(row["path"], row["document_count"], row["depth"]) for row in reply["categories"]]
     assert rows == [("yard", 6, 0), ("guests", 3, 0)]
-    assert reply["categories"][0]["children"] == "yard/dock, yard/wood"
+    assert reply["categories"][0]["children"] == ["yard/dock", "yard/wood"]
 
 
 def test_category_is_searched_by_any_name_with_its_children(ids):
@@ -69,7 +71,7 @@ def test_concepts_of_a_category_are_listed(ids):
 
 def test_answer_is_toon_where_nothing_else_is_asked(ids):
     text = call(TOOL["list_categories"], {"limit": 1}, command_viewer())
-    assert "categories[1]{id,path,name,document_count" in text
+    assert "categories[1]{id,path,name,depth,document_count" in text
 
 
 def test_budget_keeps_memories_before_concepts_before_chunks(ids):
@@ -116,7 +118,7 @@ def test_limit_out_of_bounds_is_told(ids):
             "category_search",
             {"category": "kitchen", "children": True},
             "children: is not a parameter. Did you mean include_children? category_search takes: category,"
-            " include_children, include_chunks, limit, format, max_tokens.",
+            " include_children, include_chunks, page, limit, format, max_tokens.",
             id="unknown argument",
         ),
     ],
@@ -133,3 +135,48 @@ def test_other_projects_are_not_there(ids):
     assert [row["path"] for row in ask("list_categories", viewer, filter="dock")["categories"]] == []
     with pytest.raises(ToolRefusedError, match=r"^Category not found: dock\. Try"):
         ask("category_search", viewer, category="dock")
+
+
+def test_memories_of_a_category_are_rows_of_a_search_in_pages(ids):
+    asked = {"category": "yard", "include_children": True}
+    listed = [row["id"] for row in ask("category_search", **asked, limit=100)["documents"]]
+    pages = [ask("category_search", **asked, limit=4, page=page) for page in (1, 2)]
+    assert [row["id"] for page in pages for row in page["documents"]] == listed
+    assert [page["has_more"] for page in pages] == [True, False]
+    of_search = {row["id"]: row for row in ask("search", category="yard")["memories"]}
+    for row in pages[0]["documents"]:
+        assert row == {key: of_search[row["id"]][key] for key in row}
+    past = ask("category_search", **asked, limit=4, page=9)
+    assert past["documents"] == []
+    assert "Page 9 is past the last page, 2." in past["warnings"]
+
+
+def test_listed_categories_have_a_parent_and_a_depth_and_the_mean_of_their_own(ids):
+    reply = ask("list_categories", limit=200)
+    rows = {row["path"]: row for row in reply["categories"]}
+    assert (rows["yard"]["parent"], rows["yard"]["depth"]) == ("", 0)
+    assert (rows["yard/dock/crane"]["parent"], rows["yard/dock/crane"]["depth"]) == ("yard/dock", 2)
+    mean = sum(row["own_document_count"] for row in rows.values()) / len(rows)
+    assert reply["aggregate_stats"]["average_docs_per_category"] == round(mean, 1)
+
+
+@pytest.mark.parametrize(
+    ("created", "shown"),
+    [
+        pytest.param("2026-03-04T00:00:00+00:00", "2026-03-04", id="midnight"),
+        pytest.param("2026-03-04T14:05:09+00:00", "2026-03-04T14:05", id="time"),
+        pytest.param("2026-03-04T00:30:00+02:00", "2026-03-03T22:30", id="another zone"),
+    ],
+)
+def test_rows_have_the_time_where_there_is_one(ids, created, shown):
+    Memory.objects.filter(pk=ids["b1"]).update(created_at=created)
+    clear_caches()
+    (row,) = ask("search", query="crane brake slips", mode="keyword", limit=1)["memories"]
+    assert (row["id"], row["date"]) == (ids["b1"], shown)
+
+
+def test_rows_have_the_date_that_they_are_sorted_by(ids):
+    Memory.objects.filter(pk=ids["b1"]).update(updated_at="2030-01-02T03:04:00Z")
+    row = ask("search", orderBy="updated", limit=1)["memories"][0]
+    assert (row["id"], row["updated"]) == (ids["b1"], "2030-01-02T03:04")
+    assert "date" not in row

@@ -85,7 +85,7 @@ def check_way(ids, way):
     assert found["memories"][0] == {
         "id": ids["b1"],
         "title": "Crane brake slips",
-        "date": "2024-02-01",
+        "date": "2024-02-01T07:00",
         "type": "bugfix",
         "project": "boat",
     }

@@ -5,7 +5,7 @@ import json
 import pytest
 import toon_format
 
-from agent_tools.rendering import OutputOptions, drop_empty_columns, encode, render_rows
+from agent_tools.rendering import OneLine, OutputOptions, encode, render_rows, render_tables
 from tests.agent_tools.tokens import tokens
 from text.tokens import estimated_tokens
 
@@ -100,8 +100,33 @@ def test_what_is_kept_first_need_not_come_first():
     assert 40 not in told
 
 
-def test_columns_that_are_empty_everywhere_are_left_out():
-    assert drop_empty_columns([{"id": 1, "a": "", "b": None}, {"id": 2, "a": "x", "b": None}]) == [
-        {"id": 1, "a": ""},
-        {"id": 2, "a": "x"},
-    ]
+ROWS = [{"id": 1, "a": [], "b": None, "c": False}, {"id": 2, "a": ["x", "y, z"], "b": "", "c": False}]
+
+
+@pytest.mark.parametrize(
+    "render",
+    [
+        pytest.param(lambda options: render_rows({}, "rows", ROWS, options, str), id="rows"),
+        pytest.param(lambda options: render_tables({}, {"rows": ROWS}, options, ""), id="tables"),
+    ],
+)
+def test_json_has_lists_and_every_column_and_toon_a_table_of_those_in_use(render):
+    assert json.loads(render(shown(form="json")))["rows"] == ROWS
+    assert toon_format.decode(render(shown()))["rows"] == [{"id": 1, "a": ""}, {"id": 2, "a": "x, y, z"}]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        pytest.param({"tea": 3}, id="one value"),
+        pytest.param({"a, b": 2, "12": 1, "née 東": 7, "tool:crane": 4}, id="values that need quotes"),
+        pytest.param({f"value {n}": 100 - n for n in range(50)}, id="fifty values"),
+    ],
+)
+def test_facet_is_a_line_that_gives_its_counts_back_and_costs_no_more_than_json(counts):
+    data = {"facets": {"tags": OneLine(counts)}}
+    toon, compact = encode(data, "toon"), encode(data, "json")
+    assert len(toon.splitlines()) == 2
+    listed = [one.rpartition("=") for one in toon_format.decode(toon)["facets"]["tags"]]
+    assert {name: int(count) for name, _, count in listed} == json.loads(compact)["facets"]["tags"] == counts
+    assert tokens(toon) <= tokens(compact) + 2

@@ -166,7 +166,7 @@ def test_every_parameter_at_fault_is_named(caller):
         pytest.param({"q": "x" * 10_001}, "q: is 10,001 characters long", id="too long a text"),
         pytest.param({"q": "a\x00b"}, "q: ", id="NUL"),
         pytest.param({"tag": "a\x00b"}, "tag: ", id="NUL in a value"),
-        pytest.param({"start_date": "2026-02-30"}, "from: '2026-02-30' is not a date", id="impossible day"),
+        pytest.param({"start_date": "2026-02-30"}, "start_date: '2026-02-30' is not a date", id="impossible day"),
         pytest.param({"page_size": "1000"}, "page_size: 1000 is too large", id="large page"),
         pytest.param({"page": "9" * 30}, "page: ", id="endless page"),
         pytest.param({"mode": "keywrod"}, "mode: 'keywrod' is not one of the choices", id="mode misspelt"),

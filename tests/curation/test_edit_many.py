@@ -237,7 +237,7 @@ def test_terms_of_other_projects_cannot_be_split(corpus, asked):
     ("asked", "told"),
     [
         ({"take": "chosen", "of": "tag:tea"}, "No memory is chosen"),
-        ({"tagg": "tea", "of": "tag:tea"}, "Ignored the unknown parameter “tagg”."),
+        ({"tagg": "tea", "of": "tag:tea"}, "“tagg” is not a parameter of this page."),
         ({"tag": "tea", "name": "x"}, "Instead of the tags"),
         # All results, without any filter: the superseded t6 is not among them.
         ({"take": "all", "of": "tag:tea", "name": "x"}, "All of its memories are among these: rename it instead."),

@@ -201,7 +201,7 @@ def test_terms_to_edit_are_counted_among_the_memories_that_change(page):
 def test_after_an_error_in_the_query_nothing_is_offered_to_be_retagged(page, asked):
     response = page.get("/curate/retag/", {"tagg": "kettle", **asked})
     assert response.status_code == 422
-    assert "Ignored the unknown parameter “tagg”." in html_of(response)
+    assert "“tagg” is not a parameter of this page." in html_of(response)
     assert "Edit all" not in html_of(response)
     assert "will be tagged “boiler”" not in html_of(response)
     assert "Preview" not in html_of(response)

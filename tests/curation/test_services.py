@@ -8,7 +8,7 @@ from categories.models import Category, CategoryLink, Concept, ConceptLink, Enti
 from categories.queries import resolve_categories
 from curation.checks import findings, vocabulary_mend
 from curation.queries import TermNotFoundError
-from curation.schemas import Alias, Merge, Move, Relate, Rename, Retag, Split
+from curation.schemas import Alias, Edit, Merge, Move, Relate, Rename, Retag, Split
 from curation.services import CurationForbiddenError, PlanChangedError, curation_apply, curation_plan, curation_undo
 from curation.working_copy import CurationRefusedError
 from explorer.category_reads import category_overview
@@ -430,3 +430,41 @@ def test_a_verb_is_seen_by_the_index(corpus, curator):
     apply(curator, Merge(kind="category", source="guests", target="kitchen"))
     changed = {number(name) for name in ("t3", "t6", "t7", "t8")}
     assert changed <= set(OutboxEntry.objects.values_list("memory_id", flat=True))
+
+
+def _renamed(curator):
+    apply(curator, Rename(kind="entity", term="tool:kettle", name="boiler"))
+
+
+def _merged(curator):
+    apply(curator, Merge(kind="entity", source="tool:kettle", target="person:Mio"))
+
+
+def _renamed_and_of_another_type(curator):
+    _renamed(curator)
+    apply(curator, Edit(kind="entity", term="tool:boiler", type="vessel"))
+
+
+def _named_too(curator):
+    apply(curator, Alias(kind="entity", term="tool:kettle", add=["urn"]))
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        pytest.param(_renamed, ["tool:kettle", "TOOL:Kettle", "kettle", "tool:boiler"], id="renamed"),
+        pytest.param(_merged, ["tool:kettle", "kettle", "person:Mio"], id="merged"),
+        pytest.param(_renamed_and_of_another_type, ["tool:kettle", "tool:boiler", "vessel:kettle"], id="type too"),
+        pytest.param(_named_too, ["tool:urn", "urn", "tool:kettle"], id="alias"),
+    ],
+)
+def test_former_names_of_entities_are_found_and_excluded_with_their_type(corpus, curator, change, names):
+    everything = total(curator)
+    change(curator)
+    found = {name: total(curator, entity=name) for name in names}
+    assert len(set(found.values())) == 1
+    assert found[names[0]] > 0
+    for name in names:
+        assert total(curator, **{"-entity": name}) == everything - found[name]
+    unrelated = "thing:kettle"
+    assert total(curator, entity=unrelated) == 0

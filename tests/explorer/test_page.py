@@ -164,7 +164,7 @@ def test_empty_corpus_says_how_to_fill_it():
 def test_problem_becomes_a_notice_with_what_is_allowed():
     _, problems = PageQuery.read([("tagg", "x"), ("from", "yesterday")])
     unknown, malformed = problem_notices(problems)
-    assert (unknown.text, unknown.is_error) == ("Ignored the unknown parameter “tagg”.", False)
+    assert (unknown.text, unknown.is_error) == ("“tagg” is not a parameter of this page.", False)
     assert unknown.suggestion == "Did you mean “tag” or “-tag”?"
     # The list is long, so the page folds it.
     assert unknown.details.startswith("The parameters are q, mode")

@@ -67,7 +67,7 @@ def memories(count, **fields):
 VOCABULARY = [
     {"record": "project", "slug": "alpha", "name": "Alpha", "description": "The first.", "language": "german"},
     {"record": "category", "path": "Data/Redis", "aliases": ["cache"], "description": "Fast.", "related": ["Ops"]},
-    {"record": "concept", "name": "caching", "aliases": ["memoisation"], "broader": ["speed"], "weight": 2},
+    {"record": "concept", "name": "caching", "aliases": ["memoisation"], "broader": ["speed"], "weight": 0.5},
     {"record": "entity", "name": "Ann Lee", "type": "person", "aliases": ["Ann"]},
     {
         "record": "relationship",

@@ -144,7 +144,7 @@ def test_vocabulary_is_made_matched_and_linked(jsonl):
         [redis.pk],
     )
     caching, speed = Concept.objects.get(name="caching"), Concept.objects.get(name="speed")
-    assert (caching.aliases, caching.weight, caching.broader_ids) == (["memoisation"], 2, [speed.pk])
+    assert (caching.aliases, caching.weight, caching.broader_ids) == (["memoisation"], 0.5, [speed.pk])
     assert speed.narrower_ids == [caching.pk]
     one, two = Memory.objects.order_by("external_id")
     assert one.category_ids == sorted([redis.pk, Category.objects.get(path="ops/night").pk])

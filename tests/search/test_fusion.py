@@ -171,3 +171,10 @@ def test_what_is_beyond_the_window_stays_as_it_is(monkeypatch):
         ((MEMORY, 1), []),
         ((MEMORY, 2), []),
     ]
+
+
+def test_a_name_comes_before_an_alias_and_the_term_of_more_memories_first():
+    found = [candidate(ENTITY, 1, 0.9), candidate(ENTITY, 2, 0.5), candidate(ENTITY, 3, 0.4), candidate(MEMORY, 4, 1.0)]
+    named = {(ENTITY, 1): (True, -6), (ENTITY, 2): (False, -56), (ENTITY, 3): (False, -214)}
+    order_ = [group.lead.id for group in fold(found, {}, {}, 0.85, named)]
+    assert order_ == [3, 2, 1, 4]

@@ -136,10 +136,13 @@ def test_the_last_day_there_is_has_no_end():
     assert parse("to=9999-12-31").period(ZoneInfo("America/New_York"), datetime.now(UTC))[1] is None
 
 
-def test_explicit_dates_win_over_since():
+def test_a_span_narrows_explicit_dates():
     now = datetime(2026, 6, 1, tzinfo=UTC)
     assert parse("since=7d").period(UTC, now) == (now - timedelta(days=7), now)
-    assert parse("since=7d&to=2026-01-01").period(UTC, now)[0] is None
+    assert parse("since=7d&from=2020-01-01").period(UTC, now) == (now - timedelta(days=7), now)
+    assert parse("since=7d&from=2026-05-30").period(UTC, now) == (datetime(2026, 5, 30, tzinfo=UTC), now)
+    begin, end = parse("since=7d&to=2026-01-01").period(UTC, now)
+    assert begin > end
 
 
 def test_relevance_without_words_is_newest():

@@ -580,3 +580,38 @@ def test_what_a_dash_excludes_is_named_and_offered_as_words(corpus, everyone, te
 @pytest.mark.parametrize("text", ["kettle --verbose", "rm -rf", "state-of-the-art", '"kettle -valve"', "+kettle"])
 def test_nothing_is_said_of_exclusions_where_there_are_none(corpus, everyone, text):
     assert not any("left out" in one.message for one in ask(f"q={text}", everyone).warnings)
+
+
+@pytest.mark.parametrize(
+    ("querystring", "sets"),
+    [
+        pytest.param("type=nosuch&tag=nosuch", [{"type nosuch", "tag nosuch"}], id="two wrong filters"),
+        pytest.param("type=nosuch&tag=nosuch&project=tea", [{"type nosuch", "tag nosuch"}], id="beside a right one"),
+        pytest.param("tag=a1&tag=b1&tag.all=1", [{"tag a1", "tag b1"}], id="two of all values"),
+        pytest.param("type=x&type=y&tag=z", [{"type x", "type y", "tag z"}], id="three"),
+        pytest.param(
+            "q=zzqqxx&mode=keyword&type=nosuch&from=2024-01-01",
+            [{"the words “zzqqxx”", "type nosuch"}],
+            id="words and a filter",
+        ),
+        pytest.param("since=1min&author=nobody", [{"the dates", "author nobody"}], id="dates"),
+        pytest.param(
+            "&".join(f"{key}=nosuch" for key in ("type", "tag", "author", "agent", "source", "concept", "entity")),
+            None,
+            id="seven",
+        ),
+    ],
+)
+def test_wrong_filters_are_found_together(corpus, everyone, querystring, sets):
+    result = ask(querystring, everyone)
+    assert result.total == 0
+    for one in result.relaxations:
+        assert one.count == run(one.query, everyone).total > 0
+    if sets is None:
+        (one,) = result.relaxations
+        assert len(one.also) == 6
+    else:
+        labels = [set(one.label.replace(" and ", ", ").split(", ")) for one in result.relaxations]
+        assert labels == sets
+    # Whatever is left of the filters still applies.
+    assert all(("project=tea" in one.query.querystring()) == ("project" in querystring) for one in result.relaxations)

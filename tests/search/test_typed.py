@@ -89,11 +89,15 @@ def test_typed_filter_joins_the_others_and_takes_the_place_of_what_contradicts_i
     )
 
 
-def test_span_typed_beside_dates_is_named_as_left_out():
+def test_span_typed_beside_dates_narrows_them():
     found = read("since:7d from:2024")
-    assert (found.query.date_from, found.query.since) == ("2024-01-01", "")
-    assert [str(problem) for problem in found.problems] == ["since: is left out, because dates were typed too"]
-    assert read("since:7d").problems == ()
+    assert (found.query.date_from, found.query.since, found.problems) == ("2024-01-01", "7d", ())
+
+
+def test_what_was_refused_stays_so_until_it_is_typed_anew():
+    asked, _ = SearchQuery.read([("since", "soon"), ("tagg", "x")])
+    assert understand(asked.replace(text="tag:a")).query.refused == (("tagg", "x"), ("since", "soon"))
+    assert understand(asked.replace(text="since:7d")).query.refused == (("tagg", "x"),)
 
 
 _WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=30)

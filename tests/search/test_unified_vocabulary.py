@@ -225,7 +225,7 @@ def test_api_page_and_tool_show_the_record_and_the_way_on(yard, everyone):
     rows = json.loads(call(TOOL["search"], {"query": "grain store", "mode": "unified", "format": "json"}, everyone))
     row = rows["results"][0]
     assert (row["kind"], row["id"]) == ("category", f"category:{ask('grain store', everyone).hits[0].id}")
-    assert row["see"] == "search(category=works/grain-store): 2 memories"
+    assert row["see"] == 'category_search(category="works/grain-store"): 2 memories'
     assert row["score"] > 0
     assert rows["totals"]["categories"] == 1
     browser = Client()

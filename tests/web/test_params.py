@@ -72,7 +72,9 @@ def test_the_canonical_form_has_the_order_of_the_fields_and_no_defaults():
         pytest.param(
             "q=a%00", ("q", "'a�' holds a character that is not text (NUL or half of a surrogate pair)", ""), id="NUL"
         ),
-        pytest.param("cups=1&cups=2", ("cups", "is given twice with different values", "give it once"), id="twice"),
+        pytest.param(
+            "cups=1&cups=2", ("cups", "is given twice with different values", "give one value, not several"), id="twice"
+        ),
         pytest.param(
             "&".join(f"kind={n}" for n in range(101)), ("kind", "has too many values", "give at most 100"), id="many"
         ),

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from django.db import connection
 
 from search.area import Tile
-from search.engines.array_files import Array, DamagedError
+from search.engines.array_files import Array, DamagedError, Mask
 from search.engines.base import (
     COARSE_BITS,
     TILE_BITS,
@@ -36,7 +36,7 @@ from search.engines.base import (
 from search.engines.column_snapshot import ColumnSnapshot
 from search.engines.index import days, outbox, store, words
 from search.engines.index.counts import FacetCounter
-from search.engines.index.match import Mask, MatchMasks, places_by_doc
+from search.engines.index.match import MatchMasks, places_by_doc
 from search.engines.index.segments import title_keys
 from search.engines.index.store import View, column_of, docs_of, ids_at, values_at
 from search.engines.index.word_ranking import by_number, numbers_of, ranked, word_scores

@@ -101,7 +101,7 @@ class MatchMasks:
 
     def _passing(self, plan: EngineQuery, without_includes: str, *, always: bool = False) -> Mask:
         """The docs that pass the filters; with `always`, also what semantic matches must contain."""
-        masks = [self._view.live]
+        masks = [np.zeros_like(self._view.live) if plan.is_refused else self._view.live]
         if plan.project_ids is not None:
             masks.append(self._having("project", plan.project_ids))
         if always and any(not text.words.always.is_empty for text in plan.texts):

@@ -116,7 +116,7 @@ def test_list_has_the_shape_of_the_specification(corpus, caller):
         "total_documents": 11,
         "total_chunks": 0,
         "total_concepts": 4,
-        "average_docs_per_category": 2.4,
+        "average_docs_per_category": 1.6,
         "average_chunks_per_category": 0.0,
         "most_popular_category": "yard",
         "least_popular_category": "guests/tables",
