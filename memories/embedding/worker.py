@@ -178,7 +178,7 @@ class Worker:
         if not above:
             self._embed_vocabulary(targets)
         if self._embedded() != before:
-            # What the threads had in work when the last of their batches gave back what it could.
+            # The last batch gives back too little: the threads still hold their texts and vectors then.
             release_memory()
         if model.state == State.BUILDING and not above and not self._stop():
             if vectors.model_serve(model.pk, up_to=last, leaving=self.refused.memories):
