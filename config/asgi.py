@@ -26,12 +26,12 @@ from web.serving import steady_memory  # noqa: E402
 
 # Whatever is inside of the reader of bodies need not wait for a client that sends slowly.
 doors = BodyReader(McpApplication(SiteHandler()), sender_of, allowance_of, refusal_of)
-application = ExchangeApplication(HealthEndpoints(doors))
+exchanges = ExchangeApplication(HealthEndpoints(doors))
 if settings.METRICS_TOKEN:
     from config.metrics import measured
 
-    application = measured(application)
-application = MountedApplication(application)
+    exchanges = measured(exchanges)
+application = MountedApplication(exchanges)
 # The worker has the model.
 query.use(RemoteQueries())
 steady_memory()

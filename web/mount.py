@@ -36,8 +36,8 @@ def mount_is_free(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> lis
     if not settings.SITE_PATH:
         return []
     first, patterns = settings.SITE_PATH.split("/")[1], get_resolver().url_patterns
-    if len(patterns) == 1:  # the path itself
-        patterns = patterns[0].url_patterns
+    if len(patterns) == 1 and isinstance(site := patterns[0], URLResolver):  # the path itself
+        patterns = site.url_patterns
     if first not in {*_first_parts(patterns), "mcp", "static", "healthz", "readyz", "metrics"}:
         return []
     return [
