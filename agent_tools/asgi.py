@@ -23,6 +23,7 @@ from django.db import close_old_connections
 from django.http import HttpRequest, HttpResponse
 from django.http.request import split_domain_port, validate_host
 from django.urls import reverse
+from django.utils.http import is_same_domain
 
 from access.keys import KeyRefusedError, key_from, viewer_of_raw
 from access.limits import Buckets, sender
@@ -30,11 +31,12 @@ from access.models import AuditEvent
 from access.sessions import SessionStore
 from access.viewer import Viewer, viewer_of_user
 from agent_tools.claude_mem import worker
+from agent_tools.messages import JsonRpcError, check_in_batch, messages_in
 from agent_tools.workflow import DEFAULT_PROFILE
 from home.jobs import check_may_import
 from home.uploads import MAX_FORM
 from web.admission import requests
-from web.bodies import Allowance, BodyTooLargeError, read_again, send_response
+from web.bodies import BODY, Allowance, BodyTooLargeError, read_again, send_response
 from web.errors import ApiError, sentences
 from web.exchange import Application, Message, Receive, Scope, Send, set_route
 from web.middleware import ends_with_dot, refusal_response, set_policies
@@ -80,7 +82,14 @@ class McpApplication:
             await self._oauth(scope, receive, send)
         elif scope["type"] == "http" and scope["path"] in PATHS:
             set_route(PATHS[0])
-            await _answer_in_turn(self._call, scope, receive, send, _refusal)
+            headers = _headers_of(scope)
+            if allowed := _headers_for_page(headers):
+                send = _add_headers(allowed, send)
+            if allowed and scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                # A browser asks whether the page may call, without the key.
+                await send_response(HttpResponse(status=204), send)
+            else:
+                await _answer_in_turn(self._call, scope, receive, send, _refusal)
         else:
             await self._site(scope, receive, send)
 
@@ -112,7 +121,7 @@ class McpApplication:
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a call of a tool, in its turn."""
         viewer = await sync_to_async(authenticate, thread_sensitive=False)(scope)
-        _profile_of(scope)
+        _asked_of(scope)
         if scope["method"] != "POST":
             # A stream would only wait: there are no sessions, and the server has nothing to say unasked.
             raise ApiError(
@@ -131,7 +140,41 @@ class McpApplication:
             )
         manager = await self._server.manager()
         # The MCP server expects a single spelling of its path.
-        await manager.handle_request({**scope, _VIEWER: viewer, "path": PATHS[0]}, receive, send)
+        scope = {**scope, _VIEWER: viewer, "path": PATHS[0]}
+        body = scope[BODY].read()
+        messages = messages_in(body, _headers_of(scope))
+        if isinstance(messages, dict):
+            await manager.handle_request(scope, _receive_of(body, receive), send)
+        else:
+            await self._answer_batch(manager, messages, scope, receive, send)
+
+    async def _answer_batch(
+        self, manager: Any, messages: list[Any], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer the messages of a batch one after another, and send the replies together."""
+        replies = []
+        for number, message in enumerate(messages):
+            try:
+                if number:
+                    # Each counts for the limit of its key, as if it had been sent alone.
+                    scope = {**scope, _VIEWER: await sync_to_async(authenticate, thread_sensitive=False)(scope)}
+                body = json.dumps(check_in_batch(message)).encode()
+            except Exception as error:
+                response = await sync_to_async(_refusal)(error, scope)
+                identity = message.get("id") if isinstance(message, dict) else None
+                replies.append(json.loads(response.content) | {"id": identity})
+                continue
+            sent = bytearray()
+
+            async def keep(part: Message, sent: bytearray = sent) -> None:
+                sent.extend(part.get("body", b""))
+
+            await manager.handle_request(scope, _receive_of(body, receive), keep)
+            # A notification has no reply.
+            if sent:
+                replies.append(json.loads(sent))
+        response = HttpResponse(json.dumps(replies), "application/json") if replies else HttpResponse(status=202)
+        await send_response(response, send)
 
 
 async def _answer_in_turn(
@@ -155,6 +198,16 @@ async def _answer_in_turn(
         return
     for message in messages:
         await send(message)
+
+
+def _receive_of(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that returns a body, then waits."""
+    parts = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return replay
 
 
 class _McpServer:
@@ -202,7 +255,8 @@ def _load() -> Any:
 
     def caller_of(context: Any) -> Caller:
         scope = context.request.scope
-        return Caller(_profile_of(scope), f"{scope['scheme']}://{context.request.headers['host']}")
+        asked = _asked_of(scope)
+        return Caller(asked.tools, asked.structured, f"{scope['scheme']}://{context.request.headers['host']}")
 
     return StreamableHTTPSessionManager(
         build_server(viewer_of, caller_of),
@@ -212,15 +266,16 @@ def _load() -> Any:
     )
 
 
-def _profile_of(scope: Scope) -> str:
-    """The profile of tools in the query string of a request. Raises QueryError."""
-    return McpRequest.from_pairs(parse_qsl(scope["query_string"].decode("latin-1"))).tools
+def _asked_of(scope: Scope) -> "McpRequest":
+    """The parameters in the query string of a request. Raises QueryError."""
+    return McpRequest.from_pairs(parse_qsl(scope["query_string"].decode("latin-1")))
 
 
 class McpRequest(Params):
     """The query string of the address that a client connects to."""
 
     tools: Literal["core", "all", "chatgpt"] = DEFAULT_PROFILE
+    structured: bool = True
 
 
 # --- bodies ------------------------------------------------------------------------------------------------------
@@ -330,7 +385,7 @@ def _load_oauth(site: str) -> Any:
 
 def _check_origin(origin: str, host: str) -> None:
     """Reject pages of other sites, which could misuse a browser."""
-    if not origin or origin in settings.CSRF_TRUSTED_ORIGINS or urlsplit(origin).netloc.lower() == host.lower():
+    if not origin or _is_trusted(origin) or urlsplit(origin).netloc.lower() == host.lower():
         return
     raise ApiError(
         403,
@@ -338,6 +393,41 @@ def _check_origin(origin: str, host: str) -> None:
         f"A page of {origin[:100]} cannot call this.",
         "Call it without an Origin header, or add the address to CSRF_TRUSTED_ORIGINS.",
     )
+
+
+def _is_trusted(origin: str) -> bool:
+    """Whether CSRF_TRUSTED_ORIGINS has an origin, or a pattern for it, such as https://*.example.com."""
+    scheme, _, host = origin.partition("://")
+    known = (one.partition("://*") for one in settings.CSRF_TRUSTED_ORIGINS if "://*" in one)
+    return origin in settings.CSRF_TRUSTED_ORIGINS or any(
+        scheme == its_scheme and is_same_domain(host, domain) for its_scheme, _, domain in known
+    )
+
+
+def _headers_for_page(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers by which a browser lets a trusted page of another site call and read; empty for any other client."""
+    origin = headers.get("origin", "")
+    if not _is_trusted(origin):
+        return {}
+    return {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Allow-Methods": "POST",
+        "Access-Control-Allow-Headers": headers.get("access-control-request-headers", "Authorization, Content-Type"),
+        "Access-Control-Expose-Headers": "WWW-Authenticate, X-Request-ID, Retry-After",
+        "Access-Control-Max-Age": "600",
+        "Vary": "Origin",
+    }
+
+
+def _add_headers(headers: Mapping[str, str], send: Send) -> Send:
+    added = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *added]}
+        await send(message)
+
+    return send_with_headers
 
 
 # JSON-RPC reserves a range for the errors of servers, and gives the numbers no meaning.
@@ -362,6 +452,7 @@ def _refusal(error: Exception, scope: Scope) -> HttpResponse:
     known = json.loads(response.content)
     message = sentences(known["detail"], known["suggestion"])
     # The request has not been read, so its id is unknown.
-    reply = {"jsonrpc": "2.0", "id": None, "error": {"code": _SERVER_ERROR, "message": message, "data": known}}
+    code = error.number if isinstance(error, JsonRpcError) else _SERVER_ERROR
+    reply = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message, "data": known}}
     response.content = json.dumps(reply).encode()
     return response

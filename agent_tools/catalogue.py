@@ -1,8 +1,10 @@
 """The catalogue of tools. Every agent reads each word of its profile at every start."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from agent_tools import category_tools, chatgpt, memory_tools, tools, vocabulary_tools
+from agent_tools import category_tools, chatgpt, memory_tools, outputs, tools, vocabulary_tools
+from agent_tools.outputs import LIST, NUMBER, SWITCH, TEXT
 from agent_tools.rendering import DEFAULT_TOKENS, OutputOptions
 from agent_tools.tools import Tool
 from explorer.batch_api import Batch
@@ -22,42 +24,44 @@ from search.result import FacetListing
 from search.similar import SimilarRequest
 from search.timeline import TimelineRequest
 
-_TEXT: dict[str, Any] = {"type": "string"}
-_NUMBER: dict[str, Any] = {"type": "integer"}
-_SWITCH: dict[str, Any] = {"type": "boolean"}
-_LIST: dict[str, Any] = {"type": "array", "items": _TEXT}
-_IDS: dict[str, Any] = {"type": "array", "items": _NUMBER}
+_IDS: dict[str, Any] = {"type": "array", "items": NUMBER}
+
+
+def _choice(names: Iterable[str]) -> dict[str, Any]:
+    return {"type": "string", "enum": list(names)}
+
+
 _OUTPUT: dict[str, Any] = {
-    "format": {"enum": ["toon", "json"]},
+    "format": _choice(["toon", "json"]),
     "max_tokens": {"type": "integer", "description": f"budget, {DEFAULT_TOKENS:,}"},
 }
 # The same without descriptions, which search has given.
-_OUTPUT_SHORT: dict[str, Any] = {"format": _TEXT, "max_tokens": _NUMBER}
+_OUTPUT_SHORT: dict[str, Any] = {"format": TEXT, "max_tokens": NUMBER}
 _FILTERS: dict[str, Any] = {
-    "project": _LIST,
-    "type": _LIST,
-    "tag": _LIST,
-    "category": _LIST,
-    "from": _TEXT,
-    "to": _TEXT,
+    "project": LIST,
+    "type": LIST,
+    "tag": LIST,
+    "category": LIST,
+    "from": TEXT,
+    "to": TEXT,
 }
 # Hosts that send only arguments of the schema can filter by all of them in a search.
 _FURTHER_FILTERS: dict[str, Any] = {
-    **dict.fromkeys(("concept", "entity", "author", "agent", "source", "state", "has", "no"), _LIST),
-    "match_all": _SWITCH,
+    **dict.fromkeys(("concept", "entity", "author", "agent", "source", "state", "has", "no"), LIST),
+    "match_all": SWITCH,
     "since": {"type": "string", "description": "30d, 6m"},
-    "updated_since": _TEXT,
-    "as_of": _TEXT,
+    "updated_since": TEXT,
+    "as_of": TEXT,
 }
-_SCOPE: dict[str, Any] = {"enum": [scope.value for scope in FacetScope]}
-_PAGE: dict[str, Any] = {"page": _NUMBER, "limit": _NUMBER}
+_SCOPE: dict[str, Any] = _choice(FacetScope)
+_PAGE: dict[str, Any] = {"page": NUMBER, "limit": NUMBER}
 _RECORD: dict[str, Any] = {
-    "title": _TEXT,
-    "type": _TEXT,
-    "tags": _LIST,
-    "categories": {"type": "array", "items": _TEXT, "description": "paths, A/B"},
-    "concepts": _LIST,
-    "entities": {"type": "array", "items": _TEXT, "description": "type:name"},
+    "title": TEXT,
+    "type": TEXT,
+    "tags": LIST,
+    "categories": {"type": "array", "items": TEXT, "description": "paths, A/B"},
+    "concepts": LIST,
+    "entities": {"type": "array", "items": TEXT, "description": "type:name"},
 }
 
 CORE = (
@@ -67,6 +71,7 @@ CORE = (
         " timeline(anchor=ID) -> context. 3. get_observations(ids) -> whole memories, ONLY of ids you chose. NEVER"
         " fetch whole memories first. 10x token savings. Call for details.",
         tools.important,
+        outputs.MESSAGE,
         {},
     ),
     Tool(
@@ -74,15 +79,17 @@ CORE = (
         "Step 1: index of memories (id, title, date, type, project); without query all, newest first. A leading - on a"
         " filter excludes (-tag); match_all: all the tags; has, no: a facet with or without value.",
         tools.search,
+        outputs.SEARCH,
         {
             "query": {"type": "string", "description": 'words, "phrase", prefix*, -not, or'},
-            "mode": {"enum": [mode.value for mode in Mode]},
+            "mode": _choice(Mode),
             **_FILTERS,
             "from": {"type": "string", "description": "YYYY-MM-DD"},
             **_FURTHER_FILTERS,
-            "include_facets": {**_LIST, "type": ["boolean", "array"], "description": "counts; [tag, date]: of these"},
+            "include_facets": {"type": "boolean", "description": "counts"},
+            "facets": {**LIST, "description": "counts of these, such as tag, date"},
             "facet_scope": _SCOPE,
-            "orderBy": {"enum": ["relevance", "newest", "oldest", "updated", "title"]},
+            "orderBy": _choice(["relevance", "newest", "oldest", "updated", "title"]),
             **_PAGE,
             **_OUTPUT,
         },
@@ -90,15 +97,15 @@ CORE = (
     ),
     Tool(
         "timeline",
-        "Step 2: what was remembered around a memory (anchor: id or time; or the best hit of query). Takes"
-        " search's filters.",
+        "Step 2: what was remembered around a memory (anchor, or the best hit of query). Takes search's filters.",
         tools.timeline_of,
+        outputs.TIMELINE,
         {
-            "anchor": {"type": ["integer", "string"]},
-            "query": _TEXT,
-            "depth_before": _NUMBER,
-            "depth_after": _NUMBER,
-            "project": _LIST,
+            "anchor": {"type": "string", "description": "id or time"},
+            "query": TEXT,
+            "depth_before": NUMBER,
+            "depth_after": NUMBER,
+            "project": LIST,
             **_OUTPUT_SHORT,
         },
         inputs=(SearchQuery, TimelineRequest),
@@ -107,11 +114,12 @@ CORE = (
         "get_observations",
         "Step 3: whole memories, for ids chosen from search.",
         tools.get_observations,
+        outputs.OBSERVATIONS,
         {
             "ids": _IDS,
-            "orderBy": {"enum": ["given", "newest", "oldest"]},
-            "limit": _NUMBER,
-            "project": _LIST,
+            "orderBy": _choice(["given", "newest", "oldest"]),
+            "limit": NUMBER,
+            "project": LIST,
             **_OUTPUT_SHORT,
         },
         inputs=(Batch,),
@@ -122,17 +130,27 @@ CORE = (
         "Search with whole memories: dear, for narrow questions. include_facets: tags, memory_types, date_buckets."
         " Takes search's filters.",
         tools.retrieve_memory,
-        {"query": _TEXT, **_FILTERS, "include_facets": _SWITCH, "facet_scope": _TEXT, **_PAGE, **_OUTPUT_SHORT},
+        outputs.RETRIEVED,
+        {
+            "query": TEXT,
+            **_FILTERS,
+            "include_facets": SWITCH,
+            "facets": LIST,
+            "facet_scope": _SCOPE,
+            **_PAGE,
+            **_OUTPUT_SHORT,
+        },
         inputs=(SearchQuery,),
     ),
     Tool(
         "list_categories",
         "Categories with counts.",
         category_tools.list_categories,
+        outputs.CATEGORIES,
         {
-            "sort_by": {"enum": list(CATEGORY_SORTS)},
-            "filter": _TEXT,
-            "include_hierarchy": _SWITCH,
+            "sort_by": _choice(CATEGORY_SORTS),
+            "filter": TEXT,
+            "include_hierarchy": SWITCH,
             **_PAGE,
             **_OUTPUT_SHORT,
         },
@@ -142,10 +160,11 @@ CORE = (
         "category_search",
         "What is in a category: name, path, alias or id.",
         category_tools.category_search,
+        outputs.CATEGORY,
         {
-            "category": _TEXT,
-            "include_children": _SWITCH,
-            "include_chunks": _SWITCH,
+            "category": TEXT,
+            "include_children": SWITCH,
+            "include_chunks": SWITCH,
             **_PAGE,
             **_OUTPUT_SHORT,
         },
@@ -156,11 +175,12 @@ CORE = (
         "list_concepts_in_category",
         "The concepts of a category's memories.",
         category_tools.list_concepts_in_category,
+        outputs.CONCEPTS,
         {
-            "category": _TEXT,
-            "sort_by": {"enum": list(CONCEPT_SORTS)},
-            "include_children": _SWITCH,
-            "limit": _NUMBER,
+            "category": TEXT,
+            "sort_by": _choice(CONCEPT_SORTS),
+            "include_children": SWITCH,
+            "limit": NUMBER,
             **_OUTPUT_SHORT,
         },
         inputs=(ConceptListRequest,),
@@ -168,34 +188,43 @@ CORE = (
     ),
     Tool(
         "store_memory",
-        "Remember something lasting. Search first: better update. Also takes importance, authors,"
-        " links, external_id, source_url.",
+        "Remember something lasting. Search first: better update. The same external_id replaces. Also takes"
+        " importance, authors, links, source_url.",
         tools.store_memory,
+        outputs.WRITTEN,
         {
             "content": {"type": "string", "description": "Markdown"},
-            "project": _TEXT,
+            "project": TEXT,
             **_RECORD,
-            "supersedes": {"type": "array", "items": _TEXT, "description": "#id"},
+            "external_id": TEXT,
+            "supersedes": {"type": "array", "items": TEXT, "description": "#id"},
+            "if_match": TEXT,
         },
         inputs=(StrictMemoryRecord,),
+        clears=True,
         required=("content",),
         scope="write",
         idempotent=False,
     ),
     Tool(
         "update_memory",
-        "Change fields; a list given replaces the old one. state=deleted takes it out of sight. Also takes what"
-        " store_memory takes.",
+        "Change fields; a list given replaces the old one. state=deleted takes it out of sight. if_match: only that"
+        " version. Also takes what store_memory takes.",
         tools.update_memory,
+        outputs.WRITTEN,
         {
-            "id": _NUMBER,
-            "content": _TEXT,
+            "id": NUMBER,
+            "if_match": TEXT,
+            "content": TEXT,
             **_RECORD,
-            "state": {"enum": ["active", "proposed", "archived", "deleted"]},
+            "add_tags": LIST,
+            "remove_tags": LIST,
+            "state": _choice(["active", "proposed", "archived", "deleted"]),
             "superseded_by": {"type": "string", "description": "#id"},
-            "reason": _TEXT,
+            "reason": TEXT,
         },
         inputs=(MemoryChanges,),
+        clears=True,
         required=("id",),
         scope="write",
         destructive=True,
@@ -204,9 +233,10 @@ CORE = (
         "relate",
         "Link a memory to another of its project.",
         tools.relate,
+        outputs.WRITTEN,
         {
-            "id": _NUMBER,
-            "target": _NUMBER,
+            "id": NUMBER,
+            "target": NUMBER,
             "rel": {"type": "string", "description": "such as relates-to, fixes, supersedes"},
         },
         required=("id", "target"),
@@ -218,11 +248,12 @@ FURTHER = (
         "list_values",
         "A facet's values with counts. Takes search's filters.",
         vocabulary_tools.list_values,
+        outputs.VALUES,
         {
-            "facet": {"enum": list(FACET)},
+            "facet": _choice(FACET),
             "search": {"type": "string", "description": "in names"},
-            "sort": {"enum": ["count", "name", "typical"]},
-            "facet_scope": _TEXT,
+            "sort": _choice(["count", "name", "typical"]),
+            "facet_scope": _SCOPE,
             **_PAGE,
         },
         inputs=(SearchQuery, FacetListing, OutputOptions),
@@ -232,43 +263,57 @@ FURTHER = (
         "about",
         "A concept or entity: definition, links, newest memories; to: what links two.",
         vocabulary_tools.about,
-        {"concept": _TEXT, "entity": _TEXT, "to": _TEXT},
+        outputs.ABOUT,
+        {"concept": TEXT, "entity": TEXT, "to": TEXT},
         inputs=(OutputOptions,),
     ),
     Tool(
         "similar",
         "Memories similar to an id or a text, duplicates marked; without both: proposed duplicates.",
         memory_tools.similar,
-        {"id": _NUMBER, "text": _TEXT, "limit": _NUMBER},
+        outputs.SIMILAR,
+        {"id": NUMBER, "text": TEXT, "limit": NUMBER},
         inputs=(SearchQuery, SimilarRequest, OutputOptions),
     ),
     Tool(
         "changes",
         "What was created, edited … since 7d or a date, oldest first; after: its cursor.",
         memory_tools.changes,
-        {"since": _TEXT, "after": _TEXT, "project": _LIST, "kind": _LIST, "limit": _NUMBER},
+        outputs.CHANGES,
+        {"since": TEXT, "after": TEXT, "project": LIST, "kind": LIST, "limit": NUMBER},
         inputs=(ChangesRequest, OutputOptions),
     ),
     Tool(
         "history",
         "Changes of a memory, newest first, with values before and after.",
         memory_tools.history,
-        {"id": _NUMBER, "limit": _NUMBER},
+        outputs.HISTORY,
+        {"id": NUMBER, "limit": NUMBER},
         inputs=(memory_tools.HistoryOf, OutputOptions),
         required=("id",),
     ),
     Tool(
         "restore",
-        "Undelete a memory, take it back to after an event of its history, or undo a forget.",
+        "Undelete a memory, take it back to after an event of its history, or undo a forget. despite_successor: also"
+        " what was superseded.",
         memory_tools.restore,
-        {"id": _NUMBER, "event": _TEXT, "forgotten": _NUMBER, "reason": _TEXT},
+        outputs.RESTORED,
+        {
+            "id": NUMBER,
+            "event": TEXT,
+            "despite_successor": SWITCH,
+            "forgotten": NUMBER,
+            "reason": TEXT,
+            "if_match": TEXT,
+        },
         scope="write",
     ),
     Tool(
         "forget",
         "Delete all memories that search's filters find: first a preview, then with its token.",
         memory_tools.forget,
-        {"query": _TEXT, "tag": _LIST, "reason": _TEXT, "token": _TEXT},
+        outputs.FORGOTTEN,
+        {"query": TEXT, "tag": LIST, "reason": TEXT, "token": TEXT},
         inputs=(SearchQuery, memory_tools.ForgetRequest),
         scope="write",
         destructive=True,
@@ -278,6 +323,7 @@ FURTHER = (
         "views",
         "Saved searches, with counts.",
         memory_tools.views,
+        outputs.VIEWS,
         {},
         inputs=(OutputOptions,),
     ),
@@ -285,7 +331,8 @@ FURTHER = (
         "session_context",
         "What to know when work on a project starts.",
         memory_tools.session_context,
-        {"project": _LIST, "budget": {"type": "integer", "description": "tokens"}},
+        outputs.MESSAGE,
+        {"project": LIST, "budget": {"type": "integer", "description": "tokens"}},
         inputs=(ContextRequest,),
     ),
     Tool(
@@ -294,16 +341,18 @@ FURTHER = (
         " how, other; of entities with fact, evidence (ids); remove ends it. rename: term, name. alias: add, remove."
         " move: category, parent. merge: sources, target.",
         vocabulary_tools.curate,
+        outputs.CURATED,
         {
-            "operation": {"enum": list(vocabulary_tools.OPERATIONS)},
-            "kind": {"enum": ["category", "concept", "entity", "tag"]},
-            "term": _TEXT,
-            "name": _TEXT,
-            "how": _TEXT,
-            "other": _TEXT,
-            "dry_run": _SWITCH,
+            "operation": _choice(vocabulary_tools.OPERATIONS),
+            "kind": _choice(["category", "concept", "entity", "tag"]),
+            "term": TEXT,
+            "name": TEXT,
+            "how": TEXT,
+            "other": TEXT,
+            "dry_run": SWITCH,
         },
         inputs=tuple(vocabulary_tools.OPERATIONS.values()),
+        clears=True,
         required=("operation",),
         scope="curate",
         destructive=True,
@@ -316,10 +365,18 @@ CHATGPT = (
         "search",
         "Search memories by words and meaning.",
         chatgpt.search,
+        outputs.RESULTS,
         {"query": {"type": "string", "description": 'words, "phrase", -not'}},
         required=("query",),
     ),
-    Tool("fetch", "A whole memory by its id from search.", chatgpt.fetch, {"id": _TEXT}, required=("id",)),
+    Tool(
+        "fetch",
+        "A whole memory by its id from search.",
+        chatgpt.fetch,
+        outputs.DOCUMENT,
+        {"id": TEXT},
+        required=("id",),
+    ),
 )
 TOOLS = (*CORE, *FURTHER)
 TOOL = {tool.name: tool for tool in TOOLS}

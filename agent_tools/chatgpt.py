@@ -1,10 +1,10 @@
 """The pair of tools that ChatGPT expects of a server: `search` and `fetch`, each with one text, answered as JSON."""
 
-import json
 from contextvars import ContextVar
 from urllib.parse import urljoin
 
 from access.viewer import Viewer
+from agent_tools.rendering import encode
 from agent_tools.tools import Arguments, hidden_line, pairs_of_arguments, warning_lines
 from explorer.links import memory_url
 from explorer.timeline_api import index_row
@@ -36,7 +36,7 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
     recalled(viewer, [hit.id for hit in result.hits])
     rows = [{"id": str(hit.id), "title": index_row(hit).title, "url": _url(hit.id)} for hit in result.hits]
     # The pair has no place for them; a model reads whatever the reply has.
-    return json.dumps({"results": rows, **hidden_line(result), **warning_lines(result.warnings)}, ensure_ascii=False)
+    return encode({"results": rows, **hidden_line(result), **warning_lines(result.warnings)}, "json")
 
 
 def fetch(arguments: Arguments, viewer: Viewer) -> str:
@@ -62,7 +62,7 @@ def fetch(arguments: Arguments, viewer: Viewer) -> str:
         "url": _url(memory.pk),
         "metadata": {key: value for key, value in metadata.items() if value},
     }
-    return json.dumps(document, ensure_ascii=False)
+    return encode(document, "json")
 
 
 def _url(memory_id: int) -> str:

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from access.viewer import Viewer
 from agent_tools.rendering import CellValue, OutputOptions, encode, render_rows
 from agent_tools.tools import (
     Arguments,
+    VersionRef,
     changes_text,
     filters_line,
     hidden_line,
@@ -237,7 +238,7 @@ def history(arguments: Arguments, viewer: Viewer) -> str:
     return render_rows(head, "events", rows, options, lambda n: f"then ask with limit={max(n, 1)}")
 
 
-class RestoreRequest(BaseModel):
+class RestoreRequest(VersionRef):
     """A memory, and the event of its history after which it was as it should be again; none to undo a deletion.
 
     Or a deletion of many memories, by its id.
@@ -245,15 +246,14 @@ class RestoreRequest(BaseModel):
 
     id: MemoryId | None = None
     event: Annotated[str, Field(max_length=100)] = ""
+    despite_successor: bool = False
     forgotten: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     reason: Annotated[str, Field(max_length=1_000)] = ""
 
 
 def restore(arguments: Arguments, viewer: Viewer) -> str:
-    given = {key: value for key, value in arguments.items() if value is not None}
-    if "event" in given:
-        given["event"] = str(given["event"])
-    asked = read_model(RestoreRequest, given)
+    named_event = {"event": str(arguments["event"])} if "event" in arguments else {}
+    asked = read_model(RestoreRequest, arguments | named_event)
     if asked.forgotten and (asked.id or asked.event):
         raise QueryError([Problem("forgotten", "is given together with a memory", "give one of the two")])
     if asked.forgotten:
@@ -261,7 +261,14 @@ def restore(arguments: Arguments, viewer: Viewer) -> str:
         return encode({"done": f"undone: {undone.title}", "memories": undone.memories}, "toon")
     if asked.id is None:
         raise QueryError([Problem("id", "is missing", "write the id of a memory, or forgotten=ID of a deletion")])
+    named: dict[str, Any] = {
+        "memory_id": asked.id,
+        "viewer": viewer,
+        "reason": asked.reason,
+        "if_version": asked.if_match,
+        "despite_successor": asked.despite_successor,
+    }
     if asked.event:
-        memory = memory_version_restore(memory_id=asked.id, event_id=asked.event, viewer=viewer, reason=asked.reason)
+        memory = memory_version_restore(event_id=asked.event, **named)
         return written(memory, f"restored as after event {asked.event}")
-    return written(memory_restore(memory_id=asked.id, viewer=viewer, reason=asked.reason), "restored")
+    return written(memory_restore(**named), "restored")

@@ -7,7 +7,7 @@ anything are left out: only then is TOON smaller than JSON.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, time
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import toon_format
 from pydantic import BaseModel, ConfigDict, Field
@@ -43,10 +43,22 @@ class OutputOptions(BaseModel):
     max_tokens: int = Field(DEFAULT_TOKENS, ge=MIN_TOKENS, le=MAX_TOKENS)
 
 
-def encode(data: Mapping[str, Any], form: str) -> str:
+class Reply(str):
+    """The text of a reply, with the same as data."""
+
+    data: Mapping[str, Any]
+
+    def __new__(cls, text: str, data: Mapping[str, Any]) -> Self:
+        reply = super().__new__(cls, text)
+        reply.data = data
+        return reply
+
+
+def encode(data: Mapping[str, Any], form: str) -> Reply:
     if form == "json":
-        return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return toon_format.encode({key: _on_a_line(value) for key, value in data.items() if value not in ("", None, {})})
+        return Reply(json.dumps(data, ensure_ascii=False, separators=(",", ":")), data)
+    lines = {key: _on_a_line(value) for key, value in data.items() if value not in ("", None, {})}
+    return Reply(toon_format.encode(lines), data)
 
 
 def _on_a_line(value: Any) -> Any:
@@ -62,13 +74,23 @@ def _joined(cell: Any) -> Any:
     return ", ".join(cell) if isinstance(cell, list) else cell
 
 
-def _shaped(rows: Sequence[TableRow], options: OutputOptions) -> list[dict[str, CellValue]]:
-    """Rows as the form has them."""
+def _shaped(rows: Sequence[TableRow], options: OutputOptions) -> list[tuple[TableRow, TableRow]]:
+    """Rows, each also as the form has it."""
     if options.format == "json":
-        return [dict(row) for row in rows]
+        return [(row, row) for row in rows]
     flat = [{key: _joined(cell) for key, cell in row.items()} for row in rows]
     used = {key for row in flat for key, cell in row.items() if cell not in {"", None} and cell is not False}
-    return [{key: cell for key, cell in row.items() if key in used} for row in flat]
+    return [
+        (row, {key: cell for key, cell in line.items() if key in used}) for row, line in zip(rows, flat, strict=True)
+    ]
+
+
+def _encoded(
+    head: Mapping[str, Any], tables: Mapping[str, Sequence[tuple[TableRow, TableRow]]], options: OutputOptions
+) -> Reply:
+    """A head and tables of shaped rows, with the rows themselves as data."""
+    text = encode({**head, **{name: [dict(row) for _, row in table] for name, table in tables.items()}}, options.format)
+    return Reply(text, {**head, **{name: [row for row, _ in table] for name, table in tables.items()}})
 
 
 def render_rows(
@@ -78,24 +100,24 @@ def render_rows(
     options: OutputOptions,
     advice: Callable[[int], str],
     order: Callable[[TableRow], Any] | None = None,
-) -> str:
+) -> Reply:
     """Render the head and the first rows that fit the budget, with a note of what is left out.
 
     `advice` tells how to get the rest, given the number of rows options. `order` sorts the rows that fit.
     """
 
-    rows = _shaped(rows, options)
+    shaped = _shaped(rows, options)
 
-    def text_of(included: Sequence[TableRow], left_out: str) -> str:
+    def reply_of(included: Sequence[tuple[TableRow, TableRow]], left_out: str) -> Reply:
         notes = {**head, "left_out": left_out} if left_out else head
-        ordered = sorted(included, key=order) if order else included
-        return encode({**notes, name: [dict(row) for row in ordered]}, options.format)
+        ordered = sorted(included, key=lambda pair: order(pair[0])) if order else included
+        return _encoded(notes, {name: ordered}, options)
 
-    def first(n: int) -> str:
+    def first(n: int) -> Reply:
         left = len(rows) - n
-        return text_of(rows[:n], f"{left} of {len(rows)} {name}, for max_tokens={options.max_tokens}: {advice(n)}")
+        return reply_of(shaped[:n], f"{left} of {len(rows)} {name}, for max_tokens={options.max_tokens}: {advice(n)}")
 
-    whole = text_of(rows, "")
+    whole = reply_of(shaped, "")
     if not rows or estimated_tokens(whole) <= options.max_tokens:
         return whole
     low, high = 0, len(rows) - 1
@@ -104,16 +126,16 @@ def render_rows(
         low, high = (middle, high) if estimated_tokens(first(middle)) <= options.max_tokens else (low, middle - 1)
     if low:
         return first(low)
-    return _first_row_cut(rows, options, text_of, advice, name)
+    return _first_row_cut(shaped, options, reply_of, advice, name)
 
 
 def render_tables(
     head: Mapping[str, Any], tables: Mapping[str, Sequence[TableRow]], options: OutputOptions, advice: str
-) -> str:
+) -> Reply:
     """Render the head and several tables within the budget: the first table completely before the next."""
     rows = [(name, row) for name, table in tables.items() for row in _shaped(table, options)]
 
-    def first(n: int) -> str:
+    def first(n: int) -> Reply:
         included = {name: [row for of, row in rows[:n] if of == name] for name in tables}
         left = [
             f"{len(table) - len(included[name])} of {len(table)} {name}"
@@ -121,7 +143,7 @@ def render_tables(
             if len(included[name]) < len(table)
         ]
         notes = {"left_out": f"{', '.join(left)}, for max_tokens={options.max_tokens}: {advice}"} if left else {}
-        return encode({**head, **notes, **included}, options.format)
+        return _encoded({**head, **notes}, included, options)
 
     low, high = 0, len(rows)
     while low < high:
@@ -133,14 +155,14 @@ def render_tables(
 
 
 def _first_row_cut(
-    rows: Sequence[TableRow],
+    rows: Sequence[tuple[TableRow, TableRow]],
     options: OutputOptions,
-    text_of: Callable[[Sequence[TableRow], str], str],
+    reply_of: Callable[[Sequence[tuple[TableRow, TableRow]], str], Reply],
     advice: Callable[[int], str],
     name: str,
-) -> str:
+) -> Reply:
     """Truncate the longest text of the first row, which alone exceeds the budget."""
-    row = dict(rows[0])
+    row, line = rows[0]
     texts = {key: cell for key, cell in row.items() if isinstance(cell, str)}
     key, text = max(texts.items(), key=lambda item: len(item[1]), default=("", ""))
     keep = len(text)
@@ -148,7 +170,10 @@ def _first_row_cut(
         keep = max(_SHORTEST, keep * 3 // 4)
         left = f"{len(rows) - 1} of {len(rows)} {name}, and " if len(rows) > 1 else ""
         note = f"{left}{key} of the first after {keep:,} of {len(text):,} characters, "
-        cut = text_of([{**row, key: text[:keep] + "…"}], f"{note}for max_tokens={options.max_tokens}: {advice(1)}")
+        short = {key: text[:keep] + "…"}
+        cut = reply_of(
+            [({**row, **short}, {**line, **short})], f"{note}for max_tokens={options.max_tokens}: {advice(1)}"
+        )
         if keep == _SHORTEST or estimated_tokens(cut) <= options.max_tokens:
             return cut
 

@@ -8,6 +8,8 @@ from urllib.parse import unquote
 from mcp import MCPError
 from mcp_types import (
     INVALID_PARAMS,
+    CompleteResult,
+    Completion,
     GetPromptResult,
     ListPromptsResult,
     ListResourcesResult,
@@ -24,19 +26,28 @@ from mcp_types import (
 
 from access.viewer import Viewer
 from agent_tools.catalogue import TOOL
-from agent_tools.rendering import encode
+from agent_tools.rendering import MAX_TOKENS, encode
 from agent_tools.tools import Arguments, ToolRefusedError, call
 from agent_tools.workflow import WORKFLOW
 
 _TEXT, _MARKDOWN = "text/plain", "text/markdown"
+_CATEGORY_PATHS = "mnemoscope://categories/{path}"
+_PROJECT_CONTEXT = "mnemoscope://context/{project}"
+# The most values that a completion may have.
+_COMPLETED = 100
 
 RESOURCES = ListResourcesResult(
     resources=[
         Resource(
-            name="categories", uri="mnemoscope://categories", description="All categories with counts.", mime_type=_TEXT
+            name="categories",
+            title="Categories",
+            uri="mnemoscope://categories",
+            description="All categories with counts.",
+            mime_type=_TEXT,
         ),
         Resource(
             name="context",
+            title="Context of a session",
             uri="mnemoscope://context",
             description="The memories that matter at the start of a session.",
             mime_type=_MARKDOWN,
@@ -45,16 +56,24 @@ RESOURCES = ListResourcesResult(
 )
 TEMPLATES = ListResourceTemplatesResult(
     resource_templates=[
-        ResourceTemplate(name="memory", uri_template="memory://{id}", description="A whole memory.", mime_type=_TEXT),
+        ResourceTemplate(
+            name="memory",
+            title="Memory",
+            uri_template="memory://{id}",
+            description="A whole memory.",
+            mime_type=_TEXT,
+        ),
         ResourceTemplate(
             name="category",
-            uri_template="mnemoscope://categories/{path}",
+            title="Category",
+            uri_template=_CATEGORY_PATHS,
             description="The content of a category.",
             mime_type=_TEXT,
         ),
         ResourceTemplate(
             name="project context",
-            uri_template="mnemoscope://context/{project}",
+            title="Context of a project",
+            uri_template=_PROJECT_CONTEXT,
             description="The context of a project.",
             mime_type=_MARKDOWN,
         ),
@@ -64,13 +83,18 @@ PROMPTS = ListPromptsResult(
     prompts=[
         Prompt(
             name="session_context",
+            title="Context of a session",
             description="What to know when a session starts: pinned, decided, proposed and changed memories.",
             arguments=[
-                PromptArgument(name="project", description="Slug of a project; without it, all."),
-                PromptArgument(name="budget", description="The most tokens, 1500 by default."),
+                PromptArgument(name="project", title="Project", description="Slug of a project; without it, all."),
+                PromptArgument(name="budget", title="Budget", description="The most tokens, 1500 by default."),
             ],
         ),
-        Prompt(name="three_layer_workflow", description="How to find much while reading little."),
+        Prompt(
+            name="three_layer_workflow",
+            title="Three-layer workflow",
+            description="How to find much while reading little.",
+        ),
     ]
 )
 
@@ -110,6 +134,25 @@ def get_prompt(name: str, arguments: Mapping[str, str], viewer: Viewer) -> GetPr
         known = ", ".join(prompt.name for prompt in PROMPTS.prompts)
         raise MCPError(INVALID_PARAMS, f"There is no prompt {name[:60]!a}. There are: {known}.")
     return GetPromptResult(messages=[PromptMessage(role="user", content=TextContent(text=text))])
+
+
+def complete(reference: str, argument: str, begun: str, viewer: Viewer) -> CompleteResult:
+    """The values of an argument of a prompt or a template that contain what is written. Raises MCPError."""
+    known = {prompt.name: [one.name for one in prompt.arguments or ()] for prompt in PROMPTS.prompts}
+    templates = [one.uri_template for one in TEMPLATES.resource_templates]
+    known |= {template: re.findall(r"{(\w+)}", template) for template in templates}
+    if argument not in known.get(reference, ()):
+        places = "; ".join(f"{name}: {', '.join(names)}" for name, names in known.items() if names)
+        raise MCPError(INVALID_PARAMS, f"{reference[:100]!a} has no argument {argument[:60]!a}. There are: {places}.")
+    facet = {"project": "project", "path": "category"}.get(argument)
+    if facet is None:
+        return CompleteResult(completion=Completion(values=[], total=0, has_more=False))
+    asked = {"facet": facet, "search": begun, "limit": _COMPLETED, "format": "json", "max_tokens": MAX_TOKENS}
+    reply = json.loads(_called("list_values", asked, viewer))
+    values = [row["value"] for row in reply["values"]]
+    # First those that begin with it, as it is typed.
+    values.sort(key=lambda value: not value.lower().startswith(begun.lower()))
+    return CompleteResult(completion=Completion(values=values, total=reply["distinct"], has_more=reply["has_more"]))
 
 
 def _called(name: str, arguments: Arguments, viewer: Viewer) -> str:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
+from agent_tools.outputs import Shape
 from agent_tools.rendering import (
     CellValue,
     OneLine,
@@ -27,9 +28,9 @@ from explorer.graph.path_page import PathEndError
 from explorer.graph.queries import NameUnknownError
 from explorer.timeline_api import cut_title, index_row
 from explorer.visible_tree import CategoryNotFoundError
-from memories.history import EventNotFoundError, HistoryEvent, memory_history, superseded_by
+from memories.history import EventNotFoundError, HistoryEvent, memory_history, rivals_of, superseded_by
 from memories.models import Memory, Project
-from memories.queries import MemoryDetail
+from memories.queries import MemoryDetail, memory_version
 from memories.recalls import recalled
 from memories.records import SUPERSEDES_REL, MemoryChanges, MemoryId, MemoryRecord, Slug100, StrictMemoryRecord
 from memories.services import (
@@ -37,9 +38,13 @@ from memories.services import (
     ChangeRefusedError,
     MemoryNotFoundError,
     NotAllowedError,
+    NoVersionError,
+    SuccessorError,
+    VersionConflictError,
     memory_create,
     memory_link,
     memory_update,
+    memory_upsert,
 )
 from search.facets import FACET, FACETS, Facet
 from search.near_duplicates import near_duplicates
@@ -67,7 +72,7 @@ def read_model(model: type[Model], arguments: Arguments) -> Model:
 
 def split_output_options(arguments: Arguments) -> tuple[OutputOptions, Arguments]:
     """Split the output options from the other arguments."""
-    own = {key: value for key, value in arguments.items() if key in OutputOptions.model_fields and value is not None}
+    own = {key: value for key, value in arguments.items() if key in OutputOptions.model_fields}
     return read_model(OutputOptions, own), {
         key: value for key, value in arguments.items() if key not in OutputOptions.model_fields
     }
@@ -82,9 +87,7 @@ def pairs_of_arguments(arguments: Arguments) -> list[tuple[str, str]]:
             if isinstance(item, bool):
                 pairs.append((key, "1" if item else "0"))
             elif isinstance(item, str | int | float):
-                # JSON does not distinguish 10.0 from 10.
-                whole = isinstance(item, float) and item.is_integer()
-                pairs.append((key, str(int(item) if whole else item)))
+                pairs.append((key, str(item)))
             else:
                 problems.append(Problem(legible(key), "is not a text, a number, a boolean or a list of these"))
     if problems:
@@ -112,6 +115,7 @@ COUNTED_VALUES = 50
 # Characters of a value before and after a change.
 _VALUE_LENGTH = 200
 _NAMED_SHOWN = 5
+FACETS_ARGUMENT = "facets"
 # The facets that may be counted: by their names, and the dates.
 DATES = "date"
 COUNTABLE = {
@@ -126,17 +130,33 @@ _SWITCHES = {"0", "1", "true", "false", "yes", "no", "on", "off"}
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool. `properties` are the arguments of its schema; it also accepts the other names of its `inputs`."""
+    """A tool. `properties` are the arguments of its schema; it also accepts the other names of its `inputs`.
+
+    `output` is the shape of its replies as data.
+    """
 
     name: str
     description: str
     run: Callable[[Arguments, Viewer], str]
+    output: Shape
     properties: Mapping[str, Any]
     inputs: tuple[type[BaseModel], ...] = ()
     required: tuple[str, ...] = ()
     scope: str = "read"
     destructive: bool = False
     idempotent: bool = True
+    # Whether an empty value is one, which clears a field; elsewhere it is as if it were not given.
+    clears: bool = False
+
+    def given(self, arguments: Arguments) -> Arguments:
+        """The arguments that say something: clients send null, or something empty, for what they leave out."""
+        read = {key: _without_fraction(value) for key, value in arguments.items() if value is not None}
+        return read if self.clears else {key: value for key, value in read.items() if value not in ("", [])}
+
+    @property
+    def title(self) -> str:
+        """The name as people read it."""
+        return self.name.strip("_").replace("_", " ").capitalize()
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -194,6 +214,13 @@ def _shown_names(model: type[BaseModel]) -> Iterable[str]:
     return ["external_id" if name == "id" and issubclass(model, MemoryRecord) else name for name in names]
 
 
+def _without_fraction(value: Any) -> Any:
+    """A value with whole numbers as such: JSON does not distinguish 10.0 from 10."""
+    if isinstance(value, list):
+        return [_without_fraction(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class ToolRefusedError(Exception):
     """A call that fails. The message tells the model what is wrong, and what to do next."""
 
@@ -207,7 +234,7 @@ def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
                 f"{tool.name} needs the scope {tool.scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}."
             )
         tool.check_names(arguments)
-        return tool.run(_with_plain_ids(tool, arguments, viewer), viewer)
+        return tool.run(_with_plain_ids(tool, tool.given(arguments), viewer), viewer)
     except Exception as error:
         raise ToolRefusedError(_explained(error, tool)) from error
 
@@ -275,6 +302,18 @@ def _explained(error: Exception, tool: Tool) -> str:
             suggestion = "The events are in history(id=…)."
         case AlreadyExistsError():
             suggestion = f"Change the existing memory: update_memory(id={error.memory_id}, …)."
+        case SuccessorError():
+            suggestion = (
+                f"Work with #{error.successor_id}. If the user wants #{error.memory_id} back all the same, call"
+                " restore again with despite_successor=true."
+            )
+        case VersionConflictError():
+            suggestion = (
+                f"Read it again with get_observations(ids=[{error.memory_id}]), put your change to what is there now,"
+                f" and send if_match={error.version}."
+            )
+        case NoVersionError():
+            suggestion = "Leave out if_match to store it as a new memory."
         case ScopeMissingError() | NotAllowedError():
             suggestion = "Tell the user that this key lacks permission; another key may have it."
         case ApiError() | ChangeRefusedError():
@@ -308,16 +347,20 @@ def count_results(query: SearchQuery, pairs: Iterable[Pair]) -> SearchQuery:
 
 def _split_facets(arguments: Arguments, usual: Iterable[str]) -> tuple[Sequence[str], Arguments]:
     """The facets to count, and the arguments with a switch in place of their list. Raises QueryError."""
-    name = next((key for key in arguments if ALIASES.get(key, key) == "include_facets"), "")
-    named = [str(item).strip() for item in items_of(arguments.get(name))]
+    rest = {key: value for key, value in arguments.items() if key != FACETS_ARGUMENT}
+    name = next((key for key in rest if ALIASES.get(key, key) == "include_facets"), "include_facets")
+    # Both take a list, since programs may send one where the schema has a switch.
+    given = arguments.get(FACETS_ARGUMENT) or arguments.get(name)
+    named = [str(item).strip() for item in items_of(given)]
     if len(named) <= 1 and {one.lower() for one in named} <= _SWITCHES:
-        return tuple(usual), arguments
+        return tuple(usual), rest
     if wrong := [one for one in named if one not in COUNTABLE]:
+        where = FACETS_ARGUMENT if arguments.get(FACETS_ARGUMENT) else name
         what = f"{legible(wrong[0], 60)!r} is neither true, false nor a facet"
         keys = list(dict.fromkeys(COUNTABLE.values()))
         near = close_to(wrong[0], COUNTABLE)
-        raise QueryError([Problem(name, what, f"write true, or a list of {', '.join(keys)}", near)])
-    return [COUNTABLE[one] for one in named], {**arguments, name: True}
+        raise QueryError([Problem(where, what, f"write true, or a list of {', '.join(keys)}", near)])
+    return [COUNTABLE[one] for one in named], {**rest, name: True}
 
 
 # --- tools -------------------------------------------------------------------------------------------------------
@@ -338,7 +381,7 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
         return render_rows(head, "results", [unified_row(hit) for hit in found.hits], options, _next_page(query))
     result = run(query, viewer, facet_limit=FACET_VALUES, detail=HitDetail.INDEX)
     recalled(viewer, [hit.id for hit in result.hits])
-    head = _known_line(query, viewer) | _page(result, facets)
+    head = _known_line(result, viewer) | _page(result, facets)
     return render_rows(head, "memories", index_rows(result.hits, query.order), options, _next_page(query))
 
 
@@ -359,9 +402,9 @@ def timeline_of(arguments: Arguments, viewer: Viewer) -> str:
 
 def get_observations(arguments: Arguments, viewer: Viewer) -> str:
     options, rest = split_output_options(arguments)
-    if isinstance(ids := rest.get("ids"), str):
-        rest["ids"] = list(items_of(ids))
-    batch = read_model(Batch, {key: value for key, value in rest.items() if value is not None})
+    if "ids" in rest:
+        rest["ids"] = list(items_of(rest["ids"]))
+    batch = read_model(Batch, rest)
     found, missing, left_out = batch_of(batch, viewer)
     head: dict[str, Any] = {"total": len(found)}
     if missing:
@@ -383,12 +426,20 @@ def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
     result = run(query, viewer, facet_limit=COUNTED_VALUES, detail=HitDetail.INDEX)
     found, _, _ = batch_of(Batch(ids=[hit.id for hit in result.hits]), viewer) if result.hits else ([], [], [])
     rows = [_whole(detail) for detail in found]
-    head = _known_line(query, viewer) | _page(result, facets)
+    head = _known_line(result, viewer) | _page(result, facets)
     return render_rows(head, "memories", rows, options, _next_page(query))
 
 
 def store_memory(arguments: Arguments, viewer: Viewer) -> str:
-    memory = memory_create(record=read_model(StrictMemoryRecord, _given(arguments)), viewer=viewer)
+    given = dict(arguments)
+    version = read_model(VersionRef, {"if_match": given.pop("if_match", "")}).if_match
+    record = read_model(StrictMemoryRecord, given)
+    if record.id:
+        memory, is_new = memory_upsert(record=record, viewer=viewer, if_version=version)
+    elif version:
+        raise QueryError([Problem("if_match", "goes with external_id", "or call update_memory(id=…, if_match=…)")])
+    else:
+        memory, is_new = memory_create(record=record, viewer=viewer), True
     near = near_duplicates(memory, viewer)
     alike = [
         f"#{one.id} {cut_title(one.title)} ({one.project}, {one.state}): {one.similarity:.2f} by {one.by}"
@@ -397,7 +448,8 @@ def store_memory(arguments: Arguments, viewer: Viewer) -> str:
     more: dict[str, Any] = {"near_duplicates": alike} if alike else {}
     if near.reason:
         more["near_duplicates_note"] = f"not looked for by meaning: {near.reason}"
-    return written(memory, "stored", **_first_of_project(memory, viewer), **_supersedes(memory, viewer), **more)
+    done = "stored" if is_new else "replaced the memory with this external_id"
+    return written(memory, done, **_first_of_project(memory, viewer), **_supersedes(memory, viewer), **more)
 
 
 def _first_of_project(memory: Memory, viewer: Viewer) -> dict[str, str]:
@@ -423,19 +475,26 @@ def _supersedes(memory: Memory, viewer: Viewer) -> dict[str, list[str]]:
     ]
     if len(replaced) > _NAMED_SHOWN:
         lines.append(f"and {len(replaced) - _NAMED_SHOWN} more")
-    return {"supersedes": lines} if lines else {}
+    rivals = [
+        f"#{one.id} {cut_title(one.title)} superseded the same memory and is still {one.state}; if this replaces it"
+        f" too: {call_text('relate', id=memory.pk, target=one.id, rel=SUPERSEDES_REL)}"
+        for one in rivals_of(replaced, viewer)
+    ]
+    return ({"supersedes": lines} if lines else {}) | ({"also_active": rivals} if rivals else {})
 
 
 def update_memory(arguments: Arguments, viewer: Viewer) -> str:
-    given = _given(arguments)
-    named = read_model(MemoryRef, {"id": given.pop("id", None), "reason": given.pop("reason", "")})
+    given = dict(arguments)
+    named = read_model(MemoryRef, {key: given.pop(key) for key in MemoryRef.model_fields if key in given})
     if not given:
         raise QueryError(
             [Problem("", "nothing to change is given", "name the fields to change, such as tags or content")]
         )
     changes = read_model(MemoryChanges, given)
     before = _last_event(named.id, viewer)
-    memory = memory_update(memory_id=named.id, changes=changes, viewer=viewer, reason=named.reason)
+    memory = memory_update(
+        memory_id=named.id, changes=changes, viewer=viewer, reason=named.reason, if_version=named.if_match
+    )
     last = _last_event(named.id, viewer)
     older = _supersedes(memory, viewer) if changes.supersedes or changes.links else {}
     if last is None or before is None:
@@ -444,7 +503,7 @@ def update_memory(arguments: Arguments, viewer: Viewer) -> str:
 
 
 def relate(arguments: Arguments, viewer: Viewer) -> str:
-    link = read_model(MemoryLinkRequest, _given(arguments))
+    link = read_model(MemoryLinkRequest, arguments)
     memory = memory_link(memory_id=link.id, target_id=link.target, rel=link.rel, viewer=viewer)
     return written(
         memory, f"{link.rel} #{link.target}", **_supersedes(memory, viewer) if link.rel == SUPERSEDES_REL else {}
@@ -454,7 +513,13 @@ def relate(arguments: Arguments, viewer: Viewer) -> str:
 # --- from results to rows ----------------------------------------------------------------------------------------
 
 
-class MemoryRef(BaseModel):
+class VersionRef(BaseModel):
+    """The version that a memory must have to be changed; any if it is empty."""
+
+    if_match: Annotated[str, Field(max_length=100)] = ""
+
+
+class MemoryRef(VersionRef):
     """The memory to change, and the reason."""
 
     id: MemoryId
@@ -467,10 +532,6 @@ class MemoryLinkRequest(BaseModel):
     id: MemoryId
     target: MemoryId
     rel: Slug100 = "relates-to"
-
-
-def _given(arguments: Arguments) -> Arguments:
-    return {key: value for key, value in arguments.items() if value is not None}
 
 
 def index_rows(hits: Iterable[Hit], order: Sort = Sort.NEWEST) -> list[dict[str, CellValue]]:
@@ -504,6 +565,7 @@ def _whole(detail: MemoryDetail) -> dict[str, CellValue]:
         "type": memory.memory_type,
         "project": memory.project.slug,
         "state": memory.state,
+        "version": memory_version(memory),
         "superseded_by": detail.superseded_by.id if detail.superseded_by else None,
         "tags": list(memory.tags),
         "categories": [node.path for node in detail.categories],
@@ -526,14 +588,14 @@ def _ids(ids: Sequence[int]) -> str:
     return ", ".join(map(str, ids))
 
 
-def _known_line(query: SearchQuery, viewer: Viewer) -> dict[str, str]:
+def _known_line(result: SearchResult, viewer: Viewer) -> dict[str, str]:
     """The fact or term that fits the text best, and the call that finds more of its kind."""
-    hit = best_known(query, viewer)
+    hit = best_known(result, viewer)
     if hit is None:
         return {}
     row = unified_row(hit)
     what = " – ".join(dict.fromkeys(filter(None, (str(row["title"]), str(row["text"])))))
-    more = call_text("search", **asked_of(query) | {"mode": "unified"})
+    more = call_text("search", **asked_of(result.query) | {"mode": "unified"})
     return {"known": f"{row['id']} {what}; {row['see']}; more: {more}"}
 
 
@@ -644,6 +706,7 @@ def _next_page(query: SearchQuery) -> Callable[[int], str]:
 def written(memory: Memory, done: str, **more: Any) -> str:
     """The reply to a write: the memory, where it is, and what differs from before."""
     row = {"id": memory.pk, "done": done, "title": memory.title, "project": memory.project.slug, "state": memory.state}
+    row["version"] = memory_version(memory)
     return encode({**row, **more}, "toon")
 
 

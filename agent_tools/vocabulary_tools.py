@@ -202,7 +202,7 @@ def _term(term: Term) -> dict[str, Any]:
 
 
 def curate(arguments: Arguments, viewer: Viewer) -> str:
-    given = {key: value for key, value in arguments.items() if value is not None}
+    given = dict(arguments)
     verb = given.pop("operation", "")
     model = OPERATIONS.get(str(verb))
     if model is None:

@@ -90,10 +90,12 @@ class Api(NinjaAPI):
 
     def get_openapi_schema(self, **kwargs: Any) -> Any:
         """The document. The first sentence of each description is the summary, which lists of operations show."""
-        schema = super().get_openapi_schema(**kwargs)
+        schema = _tidy(super().get_openapi_schema(**kwargs))
         for operation in (one for methods in schema["paths"].values() for one in methods.values()):
             text = " ".join(operation["description"].partition("\n\n")[0].split())
             operation["summary"] = _SENTENCE.split(text, maxsplit=1)[0].rstrip(".")
+            # Without a statement, it would be unsaid whether anybody may call it.
+            operation.setdefault("security", [])
         return schema
 
     def _get_urls(self) -> list[URLPattern | URLResolver]:
@@ -102,6 +104,18 @@ class Api(NinjaAPI):
             if isinstance(pattern, URLPattern):
                 pattern.callback = framed(pattern.callback)
         return [*patterns, re_path(r"^[\s\S]+$", framed(_unknown_address))]
+
+
+def _tidy(node: Any) -> Any:
+    """A part of the document without unions of one, and without blanks as defaults of texts that may not be blank."""
+    if isinstance(node, list):
+        return [_tidy(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if node.keys() == {"allOf"} and len(node["allOf"]) == 1:
+        return _tidy(node["allOf"][0])
+    unsendable = node.get("default") == "" and node.get("minLength")
+    return {key: _tidy(value) for key, value in node.items() if not (unsendable and key == "default")}
 
 
 def framed(view: View) -> View:
@@ -211,7 +225,12 @@ api = Api(
     title="Mnemoscope API",
     version=VERSION,
     description=DESCRIPTION,
-    openapi_extra={"tags": [{"name": name, "description": text} for name, text in _GROUPS.items()]},
+    openapi_extra={
+        "tags": [{"name": name, "description": text} for name, text in _GROUPS.items()],
+        "info": {"license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+    },
+    # The host that the document came from.
+    servers=[{"url": "/"}],
     # Groups are opened one by one: all operations at once are four thousand elements.
     docs=Swagger(settings={"docExpansion": "none"}),
     auth=AUTHENTICATORS,

@@ -83,7 +83,7 @@ def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
     result = run(here.query, viewer, facet_limit=FACET_LIMIT, detail=detail, after=here.after)
     recalled(viewer, [hit.id for hit in result.hits])
     result = replace(result, warnings=(*here.warnings, *result.warnings))
-    known = None if extra.cursor else best_known(query, viewer)
+    known = None if extra.cursor else best_known(result, viewer)
     return result.timings, _search_reply(result, request, extra.view, known)
 
 

@@ -104,12 +104,13 @@ class BulkDelete(_Change):
 
 
 class BulkRestore(_Change):
-    """Restore a deleted, archived or superseded memory."""
+    """Restore a deleted or archived memory; a superseded one only with `despite_successor`."""
 
     op: Literal["restore"]
+    despite_successor: bool = False
 
     def apply(self, viewer: Viewer) -> tuple[Memory, int]:
-        return memory_restore(viewer=viewer, **self.named), 200
+        return memory_restore(viewer=viewer, despite_successor=self.despite_successor, **self.named), 200
 
 
 class BulkRelate(_Operation):

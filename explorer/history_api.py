@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from access.keys import ApiRequest, allowed
 from access.models import MemoryChange
 from explorer.listings import visible_project_ids
-from explorer.memory_api import ChangeRequest, Written, answer_written, memory_address, storable_id
+from explorer.memory_api import RestoreRequest, Written, answer_written, memory_address, storable_id
 from explorer.operations import read_operation
 from memories.changes import ChangedMemory, ChangeFeed, changes, newest_changes
 from memories.history import History, maker_of, memory_history
@@ -180,15 +180,13 @@ def recalls(request: ApiRequest, memory_id: int) -> Recalls:
     "/memories/{int:memory_id}/history/{event}/restore",
     response={200: Written, **errors(*GUARDED, 404, 409, 411, 412, 422)},
     operation_id="memory_version_restore",
-    openapi_extra={"parameters": ChangeRequest.openapi_parameters()},
+    openapi_extra={"parameters": RestoreRequest.openapi_parameters()},
 )
 def restore_version(request: ApiRequest, memory_id: int, event: str, response: HttpResponse) -> Written:
     """Give a memory all the values that it had after an event of its history; nothing of the history is lost."""
     viewer = allowed(request, "write")
-    change = ChangeRequest.of(request)
-    memory = memory_version_restore(
-        memory_id=storable_id(memory_id), event_id=event, viewer=viewer, reason=change.reason, if_version=change.version
-    )
+    asked = RestoreRequest.of(request)
+    memory = memory_version_restore(memory_id=storable_id(memory_id), event_id=event, viewer=viewer, **asked.arguments)
     return answer_written(memory, viewer, request, response)
 
 

@@ -18,6 +18,7 @@ from access.idempotency import PARAMETER as IDEMPOTENCY_KEY
 from access.keys import ApiRequest, allowed, callers, known_viewer
 from access.viewer import Viewer
 from explorer.status import SiteStatus, site_status
+from memories.history import rivals_of, superseded_by
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_details, memory_version
 from memories.recalls import opened
@@ -73,6 +74,23 @@ class ChangeRequest(ReasonRequest):
         """The parameters of a request, with the version that its headers name."""
         change = cls.from_pairs(pairs_of(request.GET))
         return change if change.version else change.replace(version=version_asked(request))
+
+
+class RestoreRequest(ChangeRequest):
+    """Why something is restored, and whether beside the memory that superseded it."""
+
+    despite_successor: bool = Field(
+        False, description="Restore a superseded memory although its successor is there: both are active then."
+    )
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The request as the services take it."""
+        return {
+            "reason": self.reason,
+            "if_version": self.version,
+            "despite_successor": self.despite_successor,
+        }
 
 
 class DeletionRequest(ChangeRequest):
@@ -194,6 +212,9 @@ class Written(BaseModel):
     updated_at: datetime
     url: str
     memory: MemoryReply | None
+    also_active: list[MemoryName] = Field(
+        description="What superseded the same memories before and is still active: supersede it too if this does."
+    )
 
 
 class NearDuplicateReply(BaseModel):
@@ -405,17 +426,15 @@ def delete(request: ApiRequest, memory_id: int, response: HttpResponse) -> Writt
 
 @router.post(
     "/memories/{int:memory_id}/restore",
-    response={200: Written, **errors(*GUARDED, 404, 411, 412, 422)},
+    response={200: Written, **errors(*GUARDED, 404, 409, 411, 412, 422)},
     operation_id="memory_restore",
-    openapi_extra={"parameters": ChangeRequest.openapi_parameters()},
+    openapi_extra={"parameters": RestoreRequest.openapi_parameters()},
 )
 def restore(request: ApiRequest, memory_id: int, response: HttpResponse) -> Written:
-    """Make a deleted, archived or superseded memory active again."""
+    """Make a deleted or archived memory active again; a superseded one only with `despite_successor`."""
     viewer = allowed(request, "write")
-    change = ChangeRequest.of(request)
-    memory = memory_restore(
-        memory_id=storable_id(memory_id), viewer=viewer, reason=change.reason, if_version=change.version
-    )
+    asked = RestoreRequest.of(request)
+    memory = memory_restore(memory_id=storable_id(memory_id), viewer=viewer, **asked.arguments)
     return answer_written(memory, viewer, request, response)
 
 
@@ -478,6 +497,7 @@ def answer_written(memory: Memory, viewer: Viewer, request: HttpRequest, respons
 
 def written_reply(memory: Memory, viewer: Viewer, request: HttpRequest) -> Written:
     detail = memory_details(viewer, [memory.pk]).get(memory.pk) if "read" in viewer.scopes else None
+    replaces = detail is not None and detail.supersedes
     return Written(
         id=memory.pk,
         project=memory.project.slug,
@@ -486,6 +506,7 @@ def written_reply(memory: Memory, viewer: Viewer, request: HttpRequest) -> Writt
         updated_at=memory.updated_at,
         url=memory_address(memory.pk, request),
         memory=detail and memory_reply(detail, request),
+        also_active=list(map(_named, rivals_of(superseded_by(memory.pk, viewer), viewer))) if replaces else [],
     )
 
 

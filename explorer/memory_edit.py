@@ -5,6 +5,7 @@ Both go through the services. A refused form keeps what was typed.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from django import forms
@@ -213,7 +214,8 @@ def memory_write_new(form: EditForm) -> Edited | None:
 
 _STATE_VERBS: dict[str, Callable[..., Memory]] = {
     "archived": memory_archive,
-    "active": memory_restore,
+    # The page shows the successor beside the button.
+    "active": partial(memory_restore, despite_successor=True),
     "deleted": memory_delete,
 }
 STATES = tuple(_STATE_VERBS)

@@ -147,7 +147,7 @@ def explore(request: PageRequest) -> HttpResponse:
         notes=typed_notices(understood),
         pending=understood.typed if is_typing(request) else (),
         unified=unified_result,
-        known=None if is_map or is_typing(request) else best_known(query, viewer),
+        known=None if is_map or is_typing(request) else best_known(result, viewer),
         may_write="write" in viewer.scopes,
         zone=viewer.timezone,
         opened=opened,
@@ -364,7 +364,14 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
 def restore_version(request: HttpRequest, memory_id: int, event: str) -> HttpResponse:
     version = request.POST.get("version") or request.GET.get("version", "")
     try:
-        memory_version_restore(memory_id=memory_id, event_id=event, viewer=page_viewer(request), if_version=version)
+        memory_version_restore(
+            memory_id=memory_id,
+            event_id=event,
+            viewer=page_viewer(request),
+            if_version=version,
+            # The history says what superseded it, and the page what it is afterwards.
+            despite_successor=True,
+        )
         messages.success(request, "Restored as it was at that time. The version before is in the history.")
     except MemoryNotFoundError as error:
         raise Http404(str(error)) from error

@@ -18,7 +18,7 @@ from categories.models import MadeBy
 from categories.services import tags_written
 from memories.changes import kind_of_values
 from memories.models import Memory, Session
-from memories.queries import MemoryTitle, memory_details, visible_to
+from memories.queries import MemoryTitle, memory_details, titles_of, visible_to
 from web.errors import Refusal
 
 MOST_EVENTS = 10_000
@@ -163,28 +163,44 @@ def values_at(memory: Memory, event_id: str, links: Mapping[str, Any], viewer: V
     return values
 
 
+def value_changes(memory_id: int, name: str, viewer: Viewer) -> list[tuple[Any, Any]]:
+    """The values of a field before and after each event that changed it, the last first."""
+    memory = Memory.objects.select_related("batch").defer("content", "terms", "raw").get(pk=memory_id)
+    events = _with_values(_events_of(memory, viewer))
+    return [(event.before[name], event.after.get(name)) for event in events if name in event.before]
+
+
 def value_before(memory_id: int, name: str, now: Any, viewer: Viewer) -> Any:
     """The value of a field before the last event that gave it its present value; None without such an event."""
-    memory = Memory.objects.select_related("batch").defer("content", "terms", "raw").get(pk=memory_id)
-    events = (event for event in _with_values(_events_of(memory, viewer)) if name in event.before)
-    return next((event.before[name] for event in events if event.after.get(name) == now), None)
+    return next((before for before, after in value_changes(memory_id, name, viewer) if after == now), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A memory that another one replaces. `instead_of` is the memory that replaced it before, if one did."""
+    """A memory that another one replaces. `instead_of` replaced it until then, `former` at any time."""
 
     memory: MemoryTitle
     instead_of: int | None
+    former: frozenset[int]
 
 
 def superseded_by(memory_id: int, viewer: Viewer) -> tuple[Superseded, ...]:
     """The memories that a memory replaces now, for a viewer who may read it."""
     detail = memory_details(viewer, [memory_id]).get(memory_id) if "read" in viewer.scopes else None
-    return tuple(
-        Superseded(title, value_before(title.id, "superseded_by_id", memory_id, viewer))
-        for title in (detail.supersedes if detail else ())
-    )
+    found = []
+    for title in detail.supersedes if detail else ():
+        changes = value_changes(title.id, "superseded_by_id", viewer)
+        instead_of = next((before for before, after in changes if after == memory_id), None)
+        former = frozenset(before for before, _ in changes if before not in {None, memory_id})
+        found.append(Superseded(title, instead_of, former))
+    return tuple(found)
+
+
+def rivals_of(superseded: Sequence[Superseded], viewer: Viewer) -> list[MemoryTitle]:
+    """The memories that replaced the same ones before and are still active."""
+    former = {pk for one in superseded for pk in one.former}
+    still = (Memory.State.ACTIVE, Memory.State.PROPOSED)
+    return titles_of(visible_to(viewer).filter(pk__in=former, state__in=still).order_by("id")) if former else []
 
 
 class TermGoneError(Refusal):

@@ -485,3 +485,5 @@ class MemoryChanges(StrictMemoryRecord):
     content: Annotated[str, BeforeValidator(_content)] = Field(
         "", validation_alias=AliasChoices("content", "text", "body")
     )
+    add_tags: Tags = ()
+    remove_tags: Tags = ()

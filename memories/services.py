@@ -17,7 +17,7 @@ from memories.bulk_copy import LINK_TABLES, insert_block
 from memories.history import value_before, values_at
 from memories.models import Memory, Project, Session
 from memories.queries import memory_version, visible_to
-from memories.records import SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord, derived_title
+from memories.records import MAX_LIST, SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord, derived_title
 from memories.resolve import (
     PLAIN_FIELDS,
     SessionUse,
@@ -117,6 +117,18 @@ class NoVersionError(Refusal):
 
     def __init__(self, external_id: str) -> None:
         super().__init__(f"There is no memory with the id {external_id!r} that could have this version.")
+
+
+class SuccessorError(Refusal):
+    """A superseded memory would be active again beside the memory that replaced it."""
+
+    status = 409
+    code = "superseded"
+
+    def __init__(self, memory_id: int, successor: Memory) -> None:
+        self.memory_id, self.successor_id = memory_id, successor.pk
+        self.suggestion = f"Read #{successor.pk}. To have #{memory_id} back all the same, add despite_successor=1."
+        super().__init__(f"#{memory_id} was superseded by #{successor.pk}, {successor.title!r}, and stays so.")
 
 
 class ChangeRefusedError(Refusal):
@@ -315,7 +327,8 @@ def memory_update(
     before = _lock_writable(memory_id, viewer, if_version)
     changes, superseded = _stated_supersession(changes, before.project_id, viewer)
     vocabulary = Vocabulary(viewer, project_id=before.project_id, most_new=_most_new(viewer))
-    names_ensure(names_of([changes]), vocabulary)
+    names = names_of([changes])
+    names_ensure(replace(names, tags={*names.tags, *changes.add_tags, *changes.remove_tags}), vocabulary)
     after = _apply_changes(before, changes, vocabulary, viewer)
     if changed_fields(before, after):
         given = "updated_at" in changes.model_fields_set and changes.updated_at
@@ -353,8 +366,8 @@ def _changed_columns(
         raise ChangeRefusedError(
             "project", f"a memory stays in its project ({project.slug}); store it again in the other project"
         )
-    if "tags" in given:
-        values["tags"] = vocabulary.tags_of(changes.tags, before.project_id)
+    if given & {"tags", "add_tags", "remove_tags"}:
+        values["tags"] = _changed_tags(before, changes, vocabulary)
     # A title that came from the text follows it; one that somebody wrote stays.
     if "title" in given or ("content" in given and before.title == derived_title(before.content)):
         values["title"] = changes.title or derived_title(values.get("content", before.content))
@@ -369,6 +382,26 @@ def _changed_columns(
         use = SessionUse(*(values.get(name, getattr(before, name)) for name in ("agent", "created_at")))
         values["session_id"] = _session_id(project, changes.session, use, vocabulary)
     return values
+
+
+def _changed_tags(before: MemorySnapshot, changes: MemoryChanges, vocabulary: Vocabulary) -> tuple[str, ...]:
+    """The tags that are given, or those of the memory with some more and without others."""
+    if "tags" in changes.model_fields_set:
+        if changes.add_tags or changes.remove_tags:
+            raise ChangeRefusedError("tags", "replaces all tags: give it alone, or add_tags and remove_tags without it")
+        return vocabulary.tags_of(changes.tags, before.project_id)
+    added = vocabulary.tags_of(changes.add_tags, before.project_id)
+    gone = {tag.casefold() for tag in vocabulary.tags_of(changes.remove_tags, before.project_id)}
+    if both := [tag for tag in added if tag.casefold() in gone]:
+        raise ChangeRefusedError("remove_tags", f"{both[0]!r} is also in add_tags; give it in one of the two")
+    tags: dict[str, str] = {}
+    for tag in (*before.tags, *added):
+        # A tag that the memory has in another spelling is there already.
+        if (key := tag.casefold()) not in gone:
+            tags.setdefault(key, tag)
+    if len(tags) > MAX_LIST:
+        raise ChangeRefusedError("add_tags", f"the memory would have {len(tags):,} tags; up to {MAX_LIST:,} may be")
+    return tuple(tags.values())
 
 
 def _changed_links(
@@ -627,10 +660,12 @@ def _state_set(
 
 
 @transaction.atomic
-def memory_restore(*, memory_id: int, viewer: Viewer, reason: str = "", if_version: str = "") -> Memory:
+def memory_restore(
+    *, memory_id: int, viewer: Viewer, reason: str = "", if_version: str = "", despite_successor: bool = False
+) -> Memory:
     """Restore a deleted memory to its previous state, and an archived or superseded one to active.
 
-    A memory that was proposed when it was superseded is proposed again.
+    A memory that was proposed when it was superseded is proposed again. Raises SuccessorError.
     """
     before = _lock_writable(memory_id, viewer, if_version)
     if before.state not in (Memory.State.DELETED, Memory.State.ARCHIVED, Memory.State.SUPERSEDED):
@@ -640,6 +675,8 @@ def memory_restore(*, memory_id: int, viewer: Viewer, reason: str = "", if_versi
     if before.state == Memory.State.DELETED:
         state = _state_before(memory_id, Memory.State.DELETED, viewer)
     elif before.state == Memory.State.SUPERSEDED:
+        if not despite_successor:
+            _refuse_beside_successor(before)
         values = _without_successor(before, {})
         if _state_before(memory_id, Memory.State.SUPERSEDED, viewer) == Memory.State.PROPOSED:
             state = Memory.State.PROPOSED.value
@@ -647,13 +684,32 @@ def memory_restore(*, memory_id: int, viewer: Viewer, reason: str = "", if_versi
     return _store(before, after, "restore", viewer, reason)
 
 
+def _refuse_beside_successor(before: MemorySnapshot) -> None:
+    """Raise SuccessorError if a superseded memory has a successor, naming the last that is not deleted."""
+    last, following, seen = None, before.superseded_by_id, {before.id}
+    while following is not None and following not in seen:
+        seen.add(following)
+        successor = Memory.objects.only("title", "state", "superseded_by_id").filter(pk=following).first()
+        if successor is None or successor.state == Memory.State.DELETED:
+            break
+        last, following = successor, successor.superseded_by_id
+    if last is not None:
+        raise SuccessorError(before.id, last)
+
+
 @transaction.atomic
 def memory_version_restore(
-    *, memory_id: int, event_id: str, viewer: Viewer, reason: str = "", if_version: str = ""
+    *,
+    memory_id: int,
+    event_id: str,
+    viewer: Viewer,
+    reason: str = "",
+    if_version: str = "",
+    despite_successor: bool = False,
 ) -> Memory:
     """Give a memory all the values that it had after an event of its history. The history goes on from there.
 
-    Raises EventNotFoundError, and a refusal where a value can no longer be had.
+    Raises EventNotFoundError, SuccessorError, and a refusal where a value can no longer be had.
     """
     before = _lock_writable(memory_id, viewer, if_version)
     memory = Memory.objects.select_related("batch").defer("content", "terms", "raw").get(pk=memory_id)
@@ -661,6 +717,9 @@ def memory_version_restore(
     after = snapshot_restored(before, values)
     if after == before:
         return Memory.objects.get(pk=memory_id)
+    revived = before.state == Memory.State.SUPERSEDED and after.state in (Memory.State.ACTIVE, Memory.State.PROPOSED)
+    if revived and not despite_successor:
+        _refuse_beside_successor(before)
     if after.external_id != before.external_id:
         _refuse_taken_id(memory.project, after.external_id, memory_id)
     if after.superseded_by_id != before.superseded_by_id and after.superseded_by_id is not None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from enum import Enum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,9 @@ from text.formatting import local_time
 from text.highlight import MarkedText
 from web.params import MAX_PAGE, Text
 from web.timing import took_ms
+
+if TYPE_CHECKING:
+    from search.plan import ResolvedQuery
 
 # The most values of a facet in one answer.
 FACET_LIMIT = 1_000
@@ -233,6 +236,7 @@ class SearchResult:
     """Whether more results follow a page that a place begins, where the total does not tell."""
     engine: str = "postgres"
     timings: dict[str, float] = field(default_factory=dict)
+    resolved: "ResolvedQuery | None" = field(default=None, repr=False, compare=False)
 
     @property
     def page(self) -> int:

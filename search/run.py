@@ -179,6 +179,7 @@ def _run(
         goes_on=ranked.goes_on,
         engine=engine.name,
         timings=watch.timings,
+        resolved=resolved,
     )
 
 

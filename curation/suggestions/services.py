@@ -170,7 +170,7 @@ def _revert_superseded(row: Suggestion, viewer: Viewer) -> None:
     memory = Memory.objects.filter(pk=applied["memory"]).only("state", "superseded_by_id").first()
     if memory is None or memory.state != Memory.State.SUPERSEDED or memory.superseded_by_id != applied["by"]:
         raise SuggestionRefusedError(f"#{applied['memory']} has been changed since: undo that first.")
-    memory_restore(memory_id=applied["memory"], viewer=viewer, reason="A suggestion undone.")
+    memory_restore(memory_id=applied["memory"], viewer=viewer, reason="A suggestion undone.", despite_successor=True)
 
 
 def _why(row: Suggestion) -> str:

@@ -5,7 +5,7 @@ is loaded (`rows`). Facets and totals are those of the match set of memories.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,8 +16,9 @@ from django.db import connection
 from access.viewer import Viewer
 from categories.local_texts import as_array, as_projects
 from categories.paths import fold_name
+from categories.searched_terms import RELATIONSHIPS
 from search.engines import with_engine
-from search.engines.base import Engine, EngineQuery, Filter, LanguageText
+from search.engines.base import Engine, EngineQuery, Filter
 from search.facet_counts import value_terms
 from search.facets import FACET, HIDDEN_STATES
 from search.meaning import not_ready_warning
@@ -30,10 +31,18 @@ from search.run import run
 from search.snapshots import snapshot
 from search.unified.fusion import WINDOW, Candidate, FoldedGroup, Key, Origin, Terms, fold, fuse, rerank
 from search.unified.legs import TABLES, TERM_KINDS, LegAnswer, LegState, ResultKind, RunningLegs, Way
+from search.unified.questions import Fit, is_question
 from search.unified.rows import PageContext, UnifiedHit, read_page
-from search.unified.vocabulary import LegHit, named_ids, rows_by_meaning, rows_by_words, rows_read
+from search.unified.vocabulary import (
+    LegHit,
+    every_word,
+    named_ids,
+    rows_by_meaning,
+    rows_by_words,
+    rows_found,
+    rows_read,
+)
 from text.formatting import listed
-from text.query_syntax import TextQuery
 from web.timing import Stopwatch, took_ms
 
 # The least similarity of what is offered beside memories.
@@ -150,8 +159,11 @@ def _unified(
         origins = _origins(candidates, answers)
         candidates = rerank(candidates, _boosts(candidates, origins, now), RankWeights(**settings.SEARCH_WEIGHTS))
         candidates = _below_successors(candidates, resolved.plan)
+        fit = _fits(answers)
+        candidates = _answering_first(candidates, fit)
         terms = _terms(candidates[:WINDOW], resolved.plan)
         named = _named_ranks(resolved, _hits_by_key(answers))
+        named |= {key: (False, 0) for key, own in fit.items() if own.is_whole}
         groups = fold(candidates, terms, origins, settings.UNIFIED_DEDUP_SIMILARITY, named)
         begin = query.begin
         page = groups[begin : begin + query.page_size]
@@ -197,49 +209,53 @@ def _named_ranks(resolved: ResolvedQuery, hits: Mapping[Key, LegHit]) -> dict[Ke
     return ranks
 
 
-def best_known(query: SearchQuery, viewer: Viewer) -> UnifiedHit | None:
+def best_known(result: SearchResult, viewer: Viewer) -> UnifiedHit | None:
     """The fact, entity, concept or category that fits the text of a search for memories best, on its first page.
 
-    It has all the words of the text, and these are two at least, or is close in meaning; None if nothing is.
+    A fact answers the text as a question, or has all of its words; a term has all of them, and these are two at least.
+    To a question that no fact has the words of, one may be close in meaning.
     """
+    query, resolved = result.query, result.resolved
     words = query.text.split()
     # Some scripts write many words without spaces.
-    is_short = not words or (len(words) == 1 and words[0].isascii())
-    if query.mode not in {Mode.HYBRID, Mode.FACETED} or is_short or query.begin:
+    is_short = not words or (len(words) == 1 and words[0].isascii() and "_" not in words[0])
+    if resolved is None or query.mode not in {Mode.HYBRID, Mode.FACETED} or is_short or query.begin:
         return None
-    return with_engine(lambda engine: _best_known(engine, query, viewer), viewer)
+    # Without a snapshot: most texts find nothing, and what is found is read again.
+    found = every_word(resolved)
+    asks = is_question(query.text) and resolved.plan.meaning is not None
+    if not found and not asks:
+        return None
+    return with_engine(lambda engine: _best_known(engine, resolved, found, viewer), viewer)
 
 
-def _best_known(engine: Engine, query: SearchQuery, viewer: Viewer) -> UnifiedHit | None:
+def _best_known(
+    engine: Engine, resolved: ResolvedQuery, found: Mapping[str, Mapping[int, bool]], viewer: Viewer
+) -> UnifiedHit | None:
     with snapshot():
-        resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
-        every_word = replace(resolved.plan, named=(), texts=_with_every_word(resolved.plan))
-        # Without the text, which would add the terms whose whole name is a part of it.
-        strict = replace(resolved, plan=every_word, plain_text="")
-        if not strict.plan.texts:
-            return None
-        # Facts first: a question is about one.
-        kinds = (ResultKind.RELATIONSHIP, *TERM_KINDS)
-        legs = [(kind, Way.WORDS, rows_by_words(TABLES[kind], engine, strict, 1)) for kind in kinds]
-        if not any(found for _, _, found in legs):
-            legs = [(kind, Way.MEANING, rows_by_meaning(TABLES[kind], engine, resolved, 1)) for kind in kinds]
-            legs = [leg for leg in legs if leg[2] and leg[2][0].score >= _KNOWN_SIMILARITY]
-            legs.sort(key=lambda leg: -leg[2][0].score)
-        for kind, way, found in legs:
-            for hit in found:
-                candidate, key = Candidate(kind, hit.id, 1.0, {way: 1}), (kind, hit.id)
-                context = PageContext(engine, resolved, viewer, {key: hit}, [candidate], {key: Origin()})
-                return next(iter(read_page([FoldedGroup(candidate)], context, {})), None)
+        for kind, way, hit in _known_hits(engine, resolved, found):
+            candidate, key = Candidate(kind, hit.id, 1.0, {way: 1}), (kind, hit.id)
+            context = PageContext(engine, resolved, viewer, {key: hit}, [candidate], {key: Origin()})
+            return next(iter(read_page([FoldedGroup(candidate)], context, {})), None)
     return None
 
 
-def _with_every_word(plan: EngineQuery) -> tuple[LanguageText, ...]:
-    """The texts of a plan as searches for all of their words, where these are two at least."""
-    return tuple(
-        replace(text, words=TextQuery(required=text.words.positive, excluded=text.words.excluded))
-        for text in plan.texts
-        if len(text.words.positive) > 1
-    )
+def _known_hits(
+    engine: Engine, resolved: ResolvedQuery, found: Mapping[str, Mapping[int, bool]]
+) -> Iterator[tuple[ResultKind, Way, LegHit]]:
+    """The facts and terms that fit the text, best first. Facts come first: a question is about one."""
+    for kind in (ResultKind.RELATIONSHIP, *TERM_KINDS):
+        has_all = found.get(kind, {})
+        scores = {pk: -float(place) for place, pk in enumerate(has_all)}
+        for hit in rows_found(TABLES[kind], engine, resolved, scores) if scores else ():
+            fit = hit.fit
+            if fit.is_whole or fit.names_both or (has_all[hit.id] and not fit.is_contrary):
+                yield kind, Way.WORDS, hit
+    if is_question(resolved.plain_text):
+        nearest = rows_by_meaning(RELATIONSHIPS, engine, resolved, settings.UNIFIED_LEG_LIMIT)
+        for hit in nearest:
+            if hit.score >= _KNOWN_SIMILARITY and not hit.fit.is_contrary:
+                yield ResultKind.RELATIONSHIP, Way.MEANING, hit
 
 
 def _count_hidden(engine: Engine, query: SearchQuery, resolved: ResolvedQuery, answers: Iterable[LegAnswer]) -> int:
@@ -296,6 +312,18 @@ def _below_successors(candidates: Sequence[Candidate], plan: EngineQuery) -> lis
     by_key = {one.key: one for one in candidates}
     keys = {(ResultKind.MEMORY, pk): (ResultKind.MEMORY, after) for pk, after in successors.items()}
     return [by_key[key] for key in below_successors(list(by_key), keys)]
+
+
+def _fits(answers: Iterable[LegAnswer]) -> dict[Key, Fit]:
+    """How well each relationship answers the text."""
+    hits = _hits_by_key(answers).items()
+    return {key: hit.fit for key, hit in hits if key[0] == ResultKind.RELATIONSHIP}
+
+
+def _answering_first(candidates: Sequence[Candidate], fit: Mapping[Key, Fit]) -> list[Candidate]:
+    """The candidates, with the relationships among them in the order in which they answer the text."""
+    facts = iter(sorted((one for one in candidates if one.key in fit), key=lambda one: -fit[one.key].score))
+    return [next(facts) if one.key in fit else one for one in candidates]
 
 
 def _boosts(candidates: Sequence[Candidate], origins: dict[Key, Origin], now: datetime) -> dict[Key, Boosts]:

@@ -4,14 +4,15 @@ They belong to no project and are visible only through memories. Those without a
 removed before ranking and counting, so that not even a rank reveals them.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from django.db import connection
 
-from categories.searched_terms import RELATIONSHIPS, SearchableTable
+from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, RELATIONSHIPS, SearchableTable
 from categories.text_projects import READABLE_TERMS, READABLE_TEXTS
 from memories.embedding.progress import EmbeddedShare, vocabulary_progress
 from memories.embedding.vocabulary import literal
@@ -21,19 +22,42 @@ from search.engines.sql import tsquery, words_sql
 from search.facet_counts import value_terms
 from search.facets import DEFAULT_STATES, FACET
 from search.plan import ResolvedQuery
+from search.unified.questions import NO_FIT, Fit, Statement, fits, is_question
 from text.analysis import fold, quote_term, raw_tokens
-from web.cache import RepeatedReads
+from text.query_syntax import TextQuery, parse_text
+from web.cache import RepeatedReads, RevisionCache
 
 # Rows to read before the check of visibility.
 _MAX_ROWS = 2_000
 
+# Relationships that are compared with the text, the best by words or meaning.
+_MAX_READ = 500
+_MAX_KNOWN = 100
+# A text of more words that is no question is hardly about a relationship that lacks some of them.
+_FEW_WORDS = 3
+_STATEMENTS = """
+SELECT own.id, source.name, source.entity_type, own.relationship_type, target.name, target.entity_type
+FROM categories_relationship own
+JOIN categories_entity source ON source.id = own.source_id JOIN categories_entity target ON target.id = own.target_id
+WHERE own.id = ANY(%s)"""
+# The joints of the words of a relation that is written as a name: `depends_on`, `dependsOn`.
+_JOINT = re.compile(r"(?<=[^\W_])_+(?=[^\W_])|(?<=[a-z])(?=[A-Z])")
+
 # Names fully contained in the text: `mintbrook webhooks` finds Mintbrook. The index narrows by any word.
 _NAMED = """
 (m.terms @@ %(any)s::tsquery AND tsvector_to_array(ts_filter(m.terms, '{{a}}')) <@ %(said)s::text[] AND {always})"""
+# Relationships with such a name at an end.
+_ENDS_NAMED = """
+(({{always}}) AND (m.source_id IN ({named}) OR m.target_id IN ({named})))""".format(
+    named="SELECT e.id FROM categories_entity e WHERE e.terms @@ %(any)s::tsquery"
+    " AND tsvector_to_array(ts_filter(e.terms, '{{a}}')) <@ %(said)s::text[]"
+)
 # Uses the index on the terms, such as entity_terms_gin. Rows whose name is the whole text come first.
 _BY_WORDS = """
 SELECT m.id, {rank} AS rank FROM {rows} WHERE {condition} OR m.id = ANY(%(named)s::bigint[])
 ORDER BY m.id = ANY(%(named)s::bigint[]) DESC, rank DESC, m.id LIMIT %(most)s"""
+# Without an order, which takes longer to plan than the rows to read.
+_EVERY_WORD = "SELECT '{kind}', m.id, {every}, {rank} FROM {rows} WHERE {condition}"
 _BY_MEANING = """
 SELECT id, similarity FROM (
   SELECT m.id, (1 - (vector.embedding <=> %(vector)s::halfvec))::real AS similarity
@@ -54,16 +78,90 @@ class LegHit:
     score: float
     memories: int
     evidence: tuple[int, ...] = ()
+    fit: Fit = NO_FIT
 
 
 def rows_by_words(searched: SearchableTable, engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     found = _visible(searched, engine, resolved, _by_words(searched, resolved))
-    return _equal_by_name(searched, resolved, found, named_ids(resolved.plan, searched.kind))[:limit]
+    found = _equal_by_name(searched, resolved, found, named_ids(resolved.plan, searched.kind))
+    return by_fit(searched, resolved, found)[:limit]
 
 
 def rows_by_meaning(searched: SearchableTable, engine: Engine, resolved: ResolvedQuery, limit: int) -> list[LegHit]:
     found = _visible(searched, engine, resolved, _by_meaning(searched, resolved.plan))
-    return _equal_by_name(searched, resolved, found)[:limit]
+    return by_fit(searched, resolved, _equal_by_name(searched, resolved, found))[:limit]
+
+
+def rows_found(
+    searched: SearchableTable, engine: Engine, resolved: ResolvedQuery, found: Mapping[int, float]
+) -> list[LegHit]:
+    """The visible ones of some rows, in the order of their scores or as they answer a question."""
+    return by_fit(searched, resolved, _equal_by_name(searched, resolved, _visible(searched, engine, resolved, found)))
+
+
+def every_word(resolved: ResolvedQuery) -> dict[str, dict[int, bool]]:
+    """The rows of the vocabulary by kind, best first, that have every word of a text: two or more. Relationships may
+    lack some of them, and then have False.
+
+    One statement, as it belongs to each search. Whether a memory makes them visible is not checked.
+    """
+    key = (resolved.plan.texts, resolved.plain_text, resolved.plan.project_ids)
+    revision = resolved.revision.cache_key
+    if revision is None:
+        return _read_every_word(resolved)
+    return _every_word.get_or_make(key, lambda: _read_every_word(resolved), revision)
+
+
+# A text is asked for again with filters, on the next page and by Back.
+_every_word = RevisionCache[tuple[object, ...], dict[str, dict[int, bool]]](256, seconds=60)
+
+
+def _read_every_word(resolved: ResolvedQuery) -> dict[str, dict[int, bool]]:
+    texts = [text.words for text in resolved.plan.texts if text.words.positive]
+    every = [TextQuery(required=own.positive, excluded=own.excluded) for own in texts if len(own.positive) > 1]
+    facts = [own for own in (*texts, *spoken_texts(resolved)) if len(own.positive) > 1]
+    if not facts:
+        return {}
+    if every and not is_question(resolved.plain_text) and min(len(own.positive) for own in facts) > _FEW_WORDS:
+        facts = every
+    has_every, _, parameters = words_sql(every, always=False)
+    fits_some, rank, parameters = words_sql(facts, always=False, beside=parameters)
+    parameters |= {"projects": list(resolved.plan.project_ids or ())}
+    parts = [
+        _EVERY_WORD.format(
+            kind=RELATIONSHIPS.kind, rows=f"{RELATIONSHIPS.table} m", every=has_every, condition=fits_some, rank=rank
+        )
+    ]
+    if every:
+        for searched in (ENTITIES, CONCEPTS, CATEGORIES):
+            condition = has_every
+            if _has_unreadable(searched, resolved.plan):
+                condition = _NARROWED.format(condition=has_every)
+                parameters |= {"positive": _any_word(texts)}
+            rows = rows_read(searched, resolved.plan)
+            parts.append(
+                _EVERY_WORD.format(kind=searched.kind, rows=rows, every="true", condition=condition, rank=rank)
+            )
+    with connection.cursor() as cursor:
+        cursor.execute(f"{' UNION ALL '.join(parts)} LIMIT {_MAX_ROWS}", parameters)
+        rows = cursor.fetchall()
+    found: dict[str, dict[int, bool]] = {}
+    for kind, pk, has_all, _ in sorted(rows, key=lambda row: (not row[2], -row[3], row[1])):
+        own = found.setdefault(kind, {})
+        if len(own) < _MAX_KNOWN:
+            own[pk] = has_all
+    return found
+
+
+def by_fit(searched: SearchableTable, resolved: ResolvedQuery, found: Sequence[LegHit]) -> list[LegHit]:
+    """The hits, with the relationships that answer the text as a question first."""
+    if searched is not RELATIONSHIPS or not found or not resolved.plan.texts:
+        return list(found)
+    with connection.cursor() as cursor:
+        cursor.execute(_STATEMENTS, [[hit.id for hit in found[:_MAX_READ]]])
+        statements = {pk: Statement(*row) for pk, *row in cursor.fetchall()}
+    own = fits(resolved.plain_text, resolved.plan.texts[0].language, statements)
+    return sorted((replace(hit, fit=own.get(hit.id, NO_FIT)) for hit in found), key=lambda hit: -hit.fit.score)
 
 
 def _equal_by_name(
@@ -187,23 +285,31 @@ def _by_words(searched: SearchableTable, resolved: ResolvedQuery) -> dict[int, f
     An entity, a concept or a category also matches if the text contains its whole name.
     """
     texts = [text.words for text in resolved.plan.texts if text.words.positive]
+    if searched is RELATIONSHIPS:
+        texts += spoken_texts(resolved)
     named = named_ids(resolved.plan, searched.kind)
     if not texts and not named:
         return {}
     condition, rank, parameters = words_sql(texts, always=False)
-    terms = _all_terms(resolved.plain_text) if texts and searched is not RELATIONSHIPS else []
+    # A question finds every relationship of a name, whatever its type.
+    finds_names = searched is not RELATIONSHIPS or is_question(resolved.plain_text)
+    terms = _all_terms(resolved.plain_text) if texts and finds_names else []
     if terms:
+        named_sql = _ENDS_NAMED if searched is RELATIONSHIPS else _NAMED
         always, _, parameters = words_sql(texts, always=True, beside=parameters)
-        condition = f"({condition} OR {_NAMED.format(always=always)})"
+        condition = f"({condition} OR {named_sql.format(always=always)})"
         parameters |= {"any": " | ".join(map(quote_term, terms)), "said": terms}
     if _has_unreadable(searched, resolved.plan):
         parameters |= {"projects": list(resolved.plan.project_ids or ())}
         if texts:
-            words = [f"({tsquery(pattern)})" for text in texts for pattern in text.positive]
             condition = _NARROWED.format(condition=condition)
-            parameters |= {"positive": " | ".join([*words, *map(quote_term, terms)])}
+            parameters |= {"positive": " | ".join([_any_word(texts), *map(quote_term, terms)])}
     statement = _BY_WORDS.format(rows=rows_read(searched, resolved.plan), rank=rank, condition=condition)
     return _read(statement, {**parameters, "named": named})
+
+
+def _any_word(texts: Sequence[TextQuery]) -> str:
+    return " | ".join(f"({tsquery(pattern)})" for text in texts for pattern in text.positive)
 
 
 def rows_read(searched: SearchableTable, plan: EngineQuery) -> str:
@@ -214,6 +320,14 @@ def rows_read(searched: SearchableTable, plan: EngineQuery) -> str:
 def _has_unreadable(searched: SearchableTable, plan: EngineQuery) -> bool:
     """Whether the viewer may be unable to read a text of some rows. Relationships have names alone, and their fact."""
     return searched is not RELATIONSHIPS and plan.project_ids is not None
+
+
+def spoken_texts(resolved: ResolvedQuery) -> Iterator[TextQuery]:
+    """The text with the words of names such as `depends_on` apart, as relationships have them."""
+    text = _JOINT.sub(" ", resolved.plain_text)
+    for own in resolved.plan.texts if text != resolved.plain_text else ():
+        if not (own.words.required or own.words.excluded or any(group.phrases for group in own.words.groups)):
+            yield parse_text(text, own.language)
 
 
 def _all_terms(text: str) -> list[str]:

@@ -55,7 +55,7 @@ async def over_stdio(parameters, talk):
 async def ask(client, name, **arguments):
     result = await client.call_tool(name, arguments)
     assert not result.is_error, result.content[0].text
-    assert result.structured_content is None
+    assert result.structured_content
     return result.content[0].text
 
 

@@ -184,3 +184,19 @@ def test_kinds_that_are_no_memories_are_not_dropped_from_whole_memories(ids, mor
     with pytest.raises(ToolRefusedError, match=r'^mode: unified finds more than memories.*search\(mode="unified", …\)'):
         told("retrieve_memory", query="tea", mode="unified", **more)
     assert ask("retrieve_memory", mode="unified", limit=1)["memories"]
+
+
+@pytest.mark.parametrize("name", ["search", "retrieve_memory"])
+def test_facets_are_named_by_an_argument_of_their_own(ids, name):
+    assert list(ask(name, facets=["tag"])["facets"]) == ["tags"]
+    assert list(ask(name, facets=["tag"], include_facets=True)["facets"]) == ["tags"]
+    assert list(ask(name, facets=["tag"], include_facets=False)["facets"]) == ["tags"]
+    assert "facets" not in ask(name, facets=[])
+    with pytest.raises(ToolRefusedError, match=r"^facets: 'tagg' is neither true, false nor a facet"):
+        told(name, facets=["tagg"])
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_anchor_of_a_timeline_is_an_id_as_a_number_or_as_text(ids, as_text):
+    anchor = str(ids["b1"]) if as_text else ids["b1"]
+    assert ids["b1"] in [row["id"] for row in ask("timeline", anchor=anchor)["memories"]]

@@ -188,7 +188,7 @@ def test_budget_says_how_to_go_on(ids):
 
 def test_stored_memory_is_found_changed_and_connected(ids):
     stored = toon_format.decode(told("store_memory", content="Relined the brake.", project="boat", tags=["crane"]))
-    assert list(stored) == ["id", "done", "title", "project", "state", "near_duplicates_note"]
+    assert list(stored) == ["id", "done", "title", "project", "state", "version", "near_duplicates_note"]
     assert list(stored.values())[1:5] == ["stored", "Relined the brake.", "boat", "active"]
     changed = told("update_memory", id=stored["id"], type="fix", tags=["brake"], reason="clearer")
     assert "done: updated" in changed
@@ -305,3 +305,96 @@ def test_reply_that_was_cut_names_the_offset_that_continues_it(ids, start):
     offset = int(re.search(r"continue with offset=(\d+)", json.dumps(cut))[1])
     assert [row["id"] for row in ask("search", offset=offset, limit=2)["memories"]] == whole[offset:][:2]
     assert offset == begin + len(rows)
+
+
+# A call of each tool that reads, with what it must have.
+READS = {
+    "search": {},
+    "timeline": {"anchor": "b1"},
+    "get_observations": {"ids": ["b1"]},
+    "retrieve_memory": {},
+    "list_categories": {},
+    "category_search": {"category": "Yard"},
+    "list_concepts_in_category": {"category": "Yard"},
+    "list_values": {"facet": "tag"},
+    "about": {"concept": "safety"},
+    "similar": {"id": "b1"},
+    "changes": {},
+    "history": {"id": "b1"},
+    "views": {},
+    "session_context": {},
+}
+
+
+def with_numbers(ids, arguments, number=int):
+    """Arguments with the numbers of memories in place of their names here."""
+
+    def numbered(value):
+        if isinstance(value, list):
+            return [numbered(item) for item in value]
+        return number(ids[value]) if value in ids else value
+
+    return {key: numbered(value) for key, value in arguments.items()}
+
+
+def unnamed(reply):
+    """A reply without what differs from call to call."""
+    return re.sub(r'"?cursor"?: ?\S+', "", reply)
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize("empty", ["", None, []], ids=repr)
+def test_empty_argument_is_as_if_it_were_not_given(ids, name, empty):
+    arguments = with_numbers(ids, READS[name])
+    left_out = {key: empty for key in (*TOOL[name].properties, "format", "max_tokens") if key not in arguments}
+    if name == "session_context":
+        left_out = {"project": empty, "budget": empty}
+    assert unnamed(told(name, **arguments, **left_out)) == unnamed(told(name, **arguments))
+
+
+@pytest.mark.parametrize("name", [name for name in READS if "b1" in str(READS[name])])
+def test_whole_number_may_have_a_fraction(ids, name):
+    number = told(name, **with_numbers(ids, READS[name]))
+    assert told(name, **with_numbers(ids, READS[name], float)) == number
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "missing"),
+    [
+        ("get_observations", {"ids": []}, "ids: is missing"),
+        ("get_observations", {"ids": ""}, "ids: is missing"),
+        ("category_search", {"category": ""}, "category: is missing"),
+        ("history", {"id": ""}, "id: is missing"),
+        ("timeline", {"anchor": ""}, "neither is given"),
+        ("restore", {"id": "", "event": "", "forgotten": ""}, "id: is missing"),
+        ("relate", {"id": 1, "target": ""}, "target: is missing"),
+        ("update_memory", {"id": None, "title": "x"}, "id: is missing"),
+    ],
+)
+def test_empty_argument_is_missing_where_one_is_needed(ids, name, arguments, missing):
+    assert missing in refused(name, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        pytest.param("search", {"limit": 2.5}, id="a fraction"),
+        pytest.param("search", {"max_tokens": "many"}, id="words"),
+        pytest.param("get_observations", {"ids": ["b1"], "limit": -1.0}, id="too few"),
+        pytest.param("get_observations", {"ids": [1.5]}, id="an id with a fraction"),
+        pytest.param("views", {"format": "xml"}, id="another format"),
+    ],
+)
+def test_argument_that_is_neither_empty_nor_right_is_refused(ids, name, arguments):
+    assert re.match(r"(limit|max_tokens|format|ids|page_size)", refused(name, **with_numbers(ids, arguments)))
+
+
+def test_writes_take_whole_numbers_and_empty_values_clear(ids):
+    changed = told("update_memory", id=float(ids["b1"]), title="", tags=[], importance=1.0)
+    assert "changed" in changed
+    memory = Memory.objects.get(pk=ids["b1"])
+    assert (memory.tags, memory.importance) == ([], 1.0)
+    told("relate", id=float(ids["b1"]), target=float(ids["b3"]), rel="")
+    assert MemoryLink.objects.get(memory=memory, target_memory_id=ids["b3"]).rel == "relates-to"
+    told("update_memory", id=ids["b1"], state="deleted")
+    assert "restored" in told("restore", id=float(ids["b1"]), event="", forgotten="", reason="")

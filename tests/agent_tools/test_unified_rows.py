@@ -15,8 +15,9 @@ from agent_tools.tools import ToolRefusedError, call
 from memories.embedding import query
 from memories.models import Memory
 from search.query import SearchQuery
+from search.run import run
 from search.unified import legs
-from search.unified.service import unified
+from search.unified.service import best_known, unified
 from tests.agent_tools.conftest import key_for
 from tests.html import html_of
 from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
@@ -130,6 +131,44 @@ def test_fact_is_not_said_where_it_does_not_answer(mill, arguments):
         call(TOOL["search"], {"query": "who inspects the wheel", "format": "json", **arguments}, command_viewer())
     )
     assert "known" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        pytest.param("wheel", 0, id="one word"),
+        pytest.param("zeppelin over the lake", 1, id="several words"),
+        pytest.param("a wheel and a zeppelin or a bakery", 1, id="alternatives"),
+        pytest.param("+zeppelin -wheel sacks", 1, id="signs"),
+    ],
+)
+def test_looking_for_a_fact_costs_one_statement(mill, django_assert_num_queries, text, count):
+    result = run(SearchQuery.from_mapping({"q": text}), command_viewer())
+    with django_assert_num_queries(count):
+        assert best_known(result, command_viewer()) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "title"),
+    [
+        pytest.param("who is the wheel inspected by", "Osk inspects wheel", id="passive"),
+        pytest.param("which person inspects the wheel", "Osk inspects wheel", id="type of the source"),
+        pytest.param("rests_on hinge", "axle rests on hinge", id="type with underscore"),
+        pytest.param("does the sluice really feed our wheel", "sluice feeds wheel", id="both names"),
+        pytest.param("what does the hinge guard", None, id="contrary direction"),
+        pytest.param("who inspects the axle", None, id="another end"),
+    ],
+)
+def test_fact_that_answers_a_question_is_known(mill, question, title):
+    query.forget()
+    result = run(SearchQuery.from_mapping({"q": question}), command_viewer())
+    found = best_known(result, command_viewer())
+    assert (found and found.title_text) == title
+
+
+def test_page_with_an_unknown_exclusion_looks_for_facts_too(callers):
+    browser, _ = callers
+    assert browser.get("/explore/", {"q": "who inspects the wheel", "-entity": "nobody"}).status_code == 200
 
 
 def test_every_tool_takes_the_ids_of_results(mill):

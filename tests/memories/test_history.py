@@ -120,7 +120,9 @@ def test_version_comes_back_with_all_its_values():
     newer = create("New.")
     update(memory, title="Coffee", tags=[], categories=["Yard"], concepts=["brewing"], links=[], id="t2")
     memory_supersede(memory_id=memory.pk, by_id=newer.pk, viewer=EVERYTHING)
-    restored = memory_version_restore(memory_id=memory.pk, event_id=version, viewer=EVERYTHING, reason="a mistake")
+    restored = memory_version_restore(
+        memory_id=memory.pk, event_id=version, viewer=EVERYTHING, reason="a mistake", despite_successor=True
+    )
     assert (restored.title, restored.tags, restored.state, restored.superseded_by_id) == (
         "Tea",
         ["hot"],

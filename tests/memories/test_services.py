@@ -6,6 +6,7 @@ from django.db import connection
 from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, MadeBy
+from memories.history import memory_history
 from memories.models import Corpus, Memory, MemoryLink, Project, Session
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import (
@@ -13,12 +14,14 @@ from memories.services import (
     ChangeRefusedError,
     MemoryNotFoundError,
     NotAllowedError,
+    SuccessorError,
     memory_archive,
     memory_create,
     memory_delete,
     memory_restore,
     memory_supersede,
     memory_update,
+    memory_version_restore,
 )
 
 pytestmark = pytest.mark.django_db
@@ -366,8 +369,67 @@ def test_supersede_names_the_successor_and_restore_forgets_it():
     old, new = create(), create(content="New.")
     changed = memory_supersede(memory_id=old.pk, by_id=new.pk, viewer=EVERYTHING, reason="better")
     assert (changed.state, changed.superseded_by_id, changed.state_reason) == ("superseded", new.pk, "better")
-    restored = memory_restore(memory_id=old.pk, viewer=EVERYTHING)
+    with pytest.raises(SuccessorError, match=f"#{old.pk} was superseded by #{new.pk}, 'New.', and stays so"):
+        memory_restore(memory_id=old.pk, viewer=EVERYTHING)
+    restored = memory_restore(memory_id=old.pk, viewer=EVERYTHING, despite_successor=True)
     assert (restored.state, restored.superseded_by_id) == ("active", None)
+
+
+def test_restore_names_the_last_successor_and_works_where_there_is_none():
+    old, middle, last = create(), create(content="Middle."), create(content="Last.")
+    memory_supersede(memory_id=old.pk, by_id=middle.pk, viewer=EVERYTHING)
+    memory_supersede(memory_id=middle.pk, by_id=last.pk, viewer=EVERYTHING)
+    with pytest.raises(SuccessorError, match=f"superseded by #{last.pk}, 'Last.'"):
+        memory_restore(memory_id=old.pk, viewer=EVERYTHING)
+    memory_delete(memory_id=last.pk, viewer=EVERYTHING, reason="wrong")
+    assert memory_restore(memory_id=middle.pk, viewer=EVERYTHING).state == "active"
+    without = create(content="Nobody says what came after.", state="superseded")
+    assert memory_restore(memory_id=without.pk, viewer=EVERYTHING).state == "active"
+
+
+def test_what_was_superseded_before_it_was_deleted_is_superseded_again():
+    old, new = create(), create(content="New.")
+    memory_supersede(memory_id=old.pk, by_id=new.pk, viewer=EVERYTHING)
+    memory_delete(memory_id=old.pk, viewer=EVERYTHING, reason="wrong")
+    restored = memory_restore(memory_id=old.pk, viewer=EVERYTHING)
+    assert (restored.state, restored.superseded_by_id) == ("superseded", new.pk)
+
+
+def test_version_before_the_successor_is_not_restored_beside_it_unasked():
+    old, new = create(), create(content="New.")
+    memory_supersede(memory_id=old.pk, by_id=new.pk, viewer=EVERYTHING)
+    event = memory_history(EVERYTHING, old.pk).events[-1].id
+    named = {"memory_id": old.pk, "event_id": event, "viewer": EVERYTHING}
+    with pytest.raises(SuccessorError):
+        memory_version_restore(**named)
+    assert memory_version_restore(**named, despite_successor=True).state == "active"
+
+
+@pytest.mark.parametrize(
+    ("changes", "tags"),
+    [
+        pytest.param({"add_tags": ["b"]}, ["tea", "a", "b"], id="added"),
+        pytest.param({"add_tags": ["TEA", "b", "B"]}, ["tea", "a", "b"], id="what is there already"),
+        pytest.param({"remove_tags": ["A", "x"]}, ["tea"], id="removed, and one that it does not have"),
+        pytest.param({"add_tags": "b, c", "remove_tags": ["tea", "a"]}, ["b", "c"], id="both"),
+        pytest.param({"add_tags": [], "title": "New"}, ["tea", "a"], id="none"),
+    ],
+)
+def test_tags_are_added_and_removed_beside_those_that_others_gave(changes, tags):
+    assert update(create(tags=["Tea", "a"]), **changes).tags == tags
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tags": ["b"], "add_tags": ["c"]}, "tags: replaces all tags"),
+        ({"add_tags": ["b"], "remove_tags": ["B"]}, "remove_tags: 'b' is also in add_tags"),
+        ({"add_tags": [f"t{n}" for n in range(1_000)]}, "add_tags: the memory would have 1,001 tags"),
+    ],
+)
+def test_contradictory_changes_of_tags_are_refused(changes, said):
+    with pytest.raises(ChangeRefusedError, match=said):
+        update(create(tags=["a"]), **changes)
 
 
 def test_supersede_refuses_itself_rings_other_projects_and_what_is_not_there():

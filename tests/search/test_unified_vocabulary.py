@@ -70,6 +70,56 @@ def test_exact_name_stands_first_whatever_its_kind(yard, everyone, text, expecte
     assert first(ask(text, everyone)) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "title", "expected"),
+    [
+        pytest.param("waterwheel", "wheel", "Also called waterwheel. Twelve spokes of larch", id="alias"),
+        pytest.param("WATERWHEEL", "wheel", "Also called waterwheel. Twelve spokes of larch", id="other case"),
+        pytest.param("Stampede", "thundering herd", "Also called stampede.", id="alias without a description"),
+        pytest.param("wheel", "wheel", "Twelve spokes of larch", id="name"),
+        pytest.param("larch spokes", "wheel", "Twelve spokes of larch", id="description"),
+    ],
+)
+def test_alias_that_is_the_whole_text_is_named(yard, everyone, text, title, expected):
+    result = next(hit for hit in ask(text, everyone).hits if hit.term)
+    assert result.title_text == title
+    assert result.content_text.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("what feeds the wheel", "sluice feeds wheel", id="what"),
+        pytest.param("what is the wheel fed by", "sluice feeds wheel", id="passive"),
+        pytest.param("what does the wheel turn?", "wheel turns axle", id="what does"),
+        pytest.param("rests_on hinge", "axle rests on hinge", id="type with underscore"),
+        pytest.param("rests-on hinge", "axle rests on hinge", id="type with hyphen"),
+        pytest.param("restsOn hinge", "axle rests on hinge", id="type in camel case"),
+        pytest.param("axle hinge", "axle rests on hinge", id="both names"),
+        pytest.param("wheel's inspector", "Osk inspects wheel", id="noun"),
+    ],
+)
+def test_fact_that_answers_a_question_stands_first(yard, everyone, text, expected):
+    assert first(ask(text, everyone)) == ("relationship", expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("what depends on the axle", "wheel turns axle", id="target"),
+        pytest.param("what does the axle need", "axle rests on hinge", id="source"),
+        pytest.param("what is needed by the axle", "axle rests on hinge", id="source, passive"),
+    ],
+)
+def test_direction_orders_facts_without_the_relation(yard, everyone, text, expected):
+    assert next(hit.title_text for hit in ask(text, everyone).hits if hit.relationship) == expected
+
+
+def test_questions_reveal_no_fact_of_other_projects(yard, everyone, miller):
+    assert first(ask("who guards the hinge", everyone)) == ("relationship", "Quill guards hinge")
+    assert "Quill" not in str([hit.title_text for hit in ask("who guards the hinge", miller).hits])
+
+
 def test_words_of_a_name_find_concepts_and_categories_too(yard, everyone):
     result = ask("herd", everyone)
     assert ("concept", "thundering herd") in [(hit.kind.value, hit.title_text) for hit in result.hits]

@@ -33,11 +33,17 @@ class Command(BaseCommand):
             help="which tools are listed: all, only the core, or the pair that ChatGPT expects",
         )
 
-    def handle(self, *, tools: str, **options: Any) -> None:
+        parser.add_argument(
+            "--text-only",
+            action="store_true",
+            help="send replies as text alone, for clients that give a model the data in place of the shorter text",
+        )
+
+    def handle(self, *, tools: str, text_only: bool, **options: Any) -> None:
         with ThreadPoolExecutor(1) as pool:
             # The database may have to be started, which is mostly waiting.
             asked = pool.submit(identity)
-            from agent_tools.server import serve_stdio
+            from agent_tools.server import Caller, serve_stdio
 
             try:
                 who = asked.result()
@@ -48,7 +54,7 @@ class Command(BaseCommand):
         self.stderr.write(f"Mnemoscope serves MCP over standard input and output, as {who}.", style_func=str)
 
         try:
-            anyio.run(serve_stdio, viewer_of, prepare, tools)
+            anyio.run(serve_stdio, viewer_of, prepare, Caller(tools, not text_only))
         finally:
             recalls.store_now()
 

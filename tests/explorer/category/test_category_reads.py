@@ -1,11 +1,15 @@
 """Reads of categories, over memories with known counts."""
 
+import json
+import re
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
-from access.viewer import Viewer
+from access.viewer import Viewer, command_viewer
+from agent_tools.catalogue import TOOL
+from agent_tools.tools import call
 from categories.details import CategoryDetails, ConceptDetails, category_merge_details, concept_merge_details
 from categories.models import Category, Concept
 from categories.services import Vocabulary
@@ -286,6 +290,35 @@ def test_concepts_of_an_empty_category_divide_by_nothing(corpus, everyone):
     found = concepts_in(ConceptListRequest(name="cellar"), everyone)
     assert (found.concepts, found.average) == ((), 0.0)
     assert found.message.startswith("No documents, chunks, or concepts found")
+
+
+@pytest.mark.parametrize(
+    ("path", "count"),
+    [
+        pytest.param("Cellar", 1, id="one memory"),
+        pytest.param("Cellar/Wine & cheese", 2, id="two, and a name to be escaped"),
+        pytest.param("Keller/Größe", 1, id="letters beyond ASCII"),
+    ],
+)
+def test_category_without_concepts_says_so_and_names_the_next_call(corpus, everyone, caller, path, count):
+    for n in range(count):
+        record = MemoryRecord(content=f"Shelf {n}.", project="tea", categories=[path], tags=["shelf"])
+        memory_create(record=record, viewer=command_viewer())
+    found = concepts_in(ConceptListRequest(name=path), everyone)
+    assert found.concepts == ()
+    assert found.message.startswith(f"None of its {count} memor")
+    tool, facet, category, sort = re.search(r"(\w+)\(facet=(\w+), category=(\S+), sort=(\w+)\)", found.message).groups()
+    arguments = {"facet": facet, "category": category, "sort": sort, "format": "json"}
+    reply = json.loads(call(TOOL[tool], arguments, command_viewer()))
+    assert [value["value"] for value in reply["values"]] == ["shelf"]
+    address = found.message.rpartition(" ")[2].removesuffix(".")
+    assert [value["value"] for value in caller.get(address).json()["values"]] == ["shelf"]
+
+
+def test_category_with_concepts_has_no_message(corpus, everyone):
+    found = concepts_in(ConceptListRequest(name="yard", include_children=True), everyone)
+    assert found.concepts
+    assert not found.message
 
 
 def test_ring_of_parents_hangs_nothing(corpus, everyone):

@@ -27,7 +27,7 @@ RECORD = {
     "type": "decision",
     "tags": ["HTTP", "resilience", "http"],
     "categories": ["Backend/Clients"],
-    "concepts": [{"name": "backoff", "type": "pattern", "weight": 2}],
+    "concepts": [{"name": "backoff", "type": "pattern", "weight": 0.5}],
     "entities": [{"name": "httpx", "type": "library"}],
     "links": [{"rel": "see", "target": "https://example.org/backoff", "url": "https://example.org/backoff"}],
     "authors": ["Ines"],
@@ -525,7 +525,7 @@ def test_changes_follow_a_cursor(caller, stored):
         ("kind=delete", "kind: 'delete' is not a kind of change"),
         ("project=nowhere", "project: there is no project 'nowhere' that you can see"),
         ("after=x", "after: is not a cursor of this site"),
-        ("since=yesterday", "since: 'yesterday' is neither a time span nor a date"),
+        ("since=sometime", "since: 'sometime' is neither a time span nor a date"),
         ("limit=501", "limit: 501 is too large"),
     ],
 )

@@ -1,0 +1,101 @@
+"""Pairs of memories as agents write them, labelled by hand: does the second say what the first says?
+
+A text that says the same in other words, or states the same fact with another value, is worth showing to its writer.
+One that is only about the same things is not: half of these name the same things in most of their words. Each list
+alternates between the half that a limit is set by and the half that it is checked with.
+"""
+
+SAME = [
+    ("We use Postgres for the job queue instead of Redis.", "The job queue runs on Postgres; Redis was dropped."),
+    ("Deploys to production happen on Tuesdays only.", "Production is deployed once a week, every Tuesday."),
+    ("The payments service times out after 30 seconds.", "Requests to payments are given up after half a minute."),
+    ("Always run the linter before committing.", "Before each commit the linter must be run."),
+    ("Hannah leads the client team since March.", "Since March the client team is led by Hannah."),
+    ("API keys are rotated every 90 days.", "Every three months the API keys are replaced."),
+    ("The staging database is reset every night at 2 am.", "Each night at two o'clock staging data is wiped."),
+    ("User avatars are stored in S3, not in the database.", "We keep avatars of users in an S3 bucket."),
+    (
+        "Retries use exponential backoff with jitter.",
+        "When a call fails it is retried with growing, randomised delays.",
+    ),
+    ("The mobile app supports iOS 15 and later.", "Our iOS app needs at least version 15 of iOS."),
+    ("Never log the contents of access tokens.", "Access tokens must not be written to the logs."),
+    ("The user prefers short answers without bullet points.", "Answer briefly and without lists: the user likes that."),
+    ("CI fails when test coverage drops below 85 percent.", "A build breaks if less than 85 % of the code is tested."),
+    ("Search indexes are rebuilt by a nightly cron job.", "A cron job rebuilds the search index every night."),
+    ("The monorepo uses pnpm; do not use npm or yarn.", "Use pnpm in this repository, neither npm nor yarn."),
+    ("Feature flags live in LaunchDarkly.", "LaunchDarkly holds our feature flags."),
+    ("Invoices are generated on the first day of each month.", "On the 1st of the month all invoices are created."),
+    (
+        "The flaky checkout test was caused by a race in the cart.",
+        "A race condition in the cart made the checkout test flaky.",
+    ),
+    ("Images are resized to at most 2000 pixels on upload.", "Uploaded pictures are scaled down to 2,000 px or less."),
+    (
+        "The websocket gateway drops idle connections after 60 s.",
+        "Idle connections are closed by the websocket gateway after a minute.",
+    ),
+    ("Dates are stored in UTC and shown in local time.", "We save times as UTC and convert them for display."),
+    (
+        "Marco decided to keep the old billing API until June.",
+        "The old billing API stays until June; Marco decided that.",
+    ),
+    (
+        "Memory usage grew because the cache had no size limit.",
+        "An unbounded cache was the reason for the growing memory.",
+    ),
+    ("Use snake_case for database columns.", "Columns of tables are named in snake_case."),
+    ("The retry limit of the mailer is 3.", "The mailer's retry limit is 5."),
+    ("The cache of the catalogue expires after 10 minutes.", "The cache of the catalogue expires after one hour."),
+    ("Releases are tagged by the release manager, Ana.", "Releases are tagged by the release manager, Piotr."),
+    ("The nightly backup goes to Frankfurt.", "The nightly backup goes to Dublin."),
+    ("Error messages must tell the user what to do next.", "Each error text has to say what the user can do about it."),
+    ("The docs site is built with MkDocs.", "MkDocs builds our documentation site."),
+    ("Load tests run against staging, never production.", "Never load-test production; use staging for that."),
+    ("The import of CSV files failed on a byte order mark.", "A BOM at the start of the file broke the CSV import."),
+    ("Admins must use two-factor authentication.", "Two-factor login is mandatory for administrators."),
+    (
+        "We chose Kafka over RabbitMQ because events must be replayed.",
+        "Kafka was picked instead of RabbitMQ: replay was needed.",
+    ),
+]
+
+OTHER = [
+    ("We use Postgres for the job queue instead of Redis.", "Redis holds the sessions of signed-in users."),
+    ("Deploys to production happen on Tuesdays only.", "Production deploys need the approval of two people."),
+    ("The payments service times out after 30 seconds.", "The payments service stores amounts in cents."),
+    ("Always run the linter before committing.", "The linter is configured in pyproject.toml."),
+    ("Hannah leads the client team since March.", "The client team has six members and works from Hamburg."),
+    ("API keys are rotated every 90 days.", "API keys begin with the letters sk and have 40 characters."),
+    ("The staging database is reset every night at 2 am.", "The staging database runs on a smaller machine."),
+    ("User avatars are stored in S3, not in the database.", "User names may have up to 40 characters."),
+    ("Retries use exponential backoff with jitter.", "Requests carry an idempotency key so that retries are safe."),
+    ("The mobile app supports iOS 15 and later.", "The mobile app is released on both stores at once."),
+    ("Never log the contents of access tokens.", "Access tokens expire after one hour."),
+    ("The user prefers short answers without bullet points.", "The user prefers tabs over spaces in Go code."),
+    ("CI fails when test coverage drops below 85 percent.", "CI runs the browser tests only on the main branch."),
+    ("Search indexes are rebuilt by a nightly cron job.", "Search results are cached for five minutes."),
+    ("The monorepo uses pnpm; do not use npm or yarn.", "The monorepo has four packages and two apps."),
+    ("Feature flags live in LaunchDarkly.", "Feature branches are deleted after they are merged."),
+    ("Invoices are generated on the first day of each month.", "Invoices are sent as PDF files by e-mail."),
+    (
+        "The flaky checkout test was caused by a race in the cart.",
+        "The checkout test needs a running payments sandbox.",
+    ),
+    ("Images are resized to at most 2000 pixels on upload.", "Images are served by a CDN with a year of caching."),
+    ("The websocket gateway drops idle connections after 60 s.", "The websocket gateway allows 5,000 connections."),
+    ("Dates are stored in UTC and shown in local time.", "The date picker starts the week on Monday."),
+    ("Marco decided to keep the old billing API until June.", "Marco wrote the migration guide of the billing API."),
+    ("Memory usage grew because the cache had no size limit.", "The cache is shared by all workers of a machine."),
+    ("Use snake_case for database columns.", "Database migrations are reviewed by the data team."),
+    ("The retry limit of the mailer is 3.", "The mailer sends at most 100 messages a minute."),
+    ("The cache of the catalogue expires after 10 minutes.", "The catalogue has 40,000 products in 12 languages."),
+    ("Releases are tagged by the release manager, Ana.", "Releases are announced in the channel general."),
+    ("The nightly backup goes to Frankfurt.", "The nightly backup takes forty minutes."),
+    ("Error messages must tell the user what to do next.", "Error rates above 1 % page the person on call."),
+    ("The docs site is built with MkDocs.", "The docs site is searched 2,000 times a day."),
+    ("Load tests run against staging, never production.", "Load tests showed a limit of 900 requests a second."),
+    ("The import of CSV files failed on a byte order mark.", "The import of CSV files takes columns in any order."),
+    ("Admins must use two-factor authentication.", "Admins can see the audit log of every project."),
+    ("We chose Kafka over RabbitMQ because events must be replayed.", "Kafka topics keep their events for seven days."),
+]
