@@ -24,6 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+# Downloads the model where its own home can be reached, and compares its weights with those that are published.
+MODEL = ROOT / "memories" / "embedding" / "published.py"
 LEAST = (3, 11)
 NEWEST_TO_TRY = 15
 EXTRAS = ("dev", "bench", "release", "lock")
@@ -92,6 +94,8 @@ def install(extra: str) -> None:
         install_packages("--editable", f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT))
     else:
         install_packages(*locked("base", *extras))
+    if not words_only and subprocess.call([str(PYTHON), "-P", str(MODEL)]) != 0:
+        sys.exit("The model of search by meaning is not installed; the reason is above. Without: WITHOUT_EMBEDDINGS=1")
     (VENV / f"installed-{extra or 'run'}").write_text(wanted)
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import secrets
 from datetime import timedelta
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urljoin
 
 from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -43,8 +43,8 @@ def superuser_with_password_exists() -> bool:
 
 
 def sign_in_link(*, user: User, site: str) -> str:
-    """A new link for a user; `site` is the server's address without a trailing slash."""
-    return f"{site}{reverse('access:sign_in')}?{urlencode({'token': sign_in_token_issue(user=user)})}"
+    """A new link for a user; `site` is the server's address."""
+    return f"{urljoin(site, reverse('access:sign_in'))}?{urlencode({'token': sign_in_token_issue(user=user)})}"
 
 
 def sign_in_token_issue(*, user: User) -> str:

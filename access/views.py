@@ -23,7 +23,7 @@ from access.keys import GRACE, KeyRefusedError, NewKey, live_keys, make_key, rev
 from access.models import ApiKey, Membership
 from access.sign_in import remember_browser, sign_in_token_redeem
 from access.viewer import viewer_of_user
-from web.serving import public_address
+from web.serving import public_site
 
 
 class SignIn(LoginView):
@@ -141,7 +141,7 @@ def _keys_page(
     error: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    site = public_address(request, "")
+    site = public_site(request)
     context = {
         "form": form,
         "new": new,

@@ -299,7 +299,7 @@ def allowance_of(scope: Scope) -> Allowance:
         person = get_user(request)
         if not person.is_authenticated:
             raise KeyRefusedError if _is_of_program(scope) else BodyTooLargeError
-        if scope["path"] != reverse("imports:upload"):
+        if settings.SITE_PATH + scope["path"] != reverse("imports:upload"):
             return Allowance(f"person {person.pk}", MAX_BYTES)
         check_may_import(viewer_of_user(person))
         return Allowance(f"files of person {person.pk}", MAX_FORM)
@@ -363,11 +363,11 @@ def _address_of(scope: Scope) -> str:
 
 
 def _site_of(scope: Scope) -> str:
-    """The address of the site without a path, as the client reaches it. Raises DisallowedHost."""
+    """The address of the site, as the client reaches it. Raises DisallowedHost."""
     request = ASGIRequest(dict(scope), BytesIO())
     if ends_with_dot(request.get_host()):
         raise DisallowedHost(f"This site has no name {request.get_host()[:100]!r}.")
-    return f"{request.scheme}://{request.get_host()}"
+    return f"{request.scheme}://{request.get_host()}{settings.SITE_PATH}"
 
 
 def speaks_safely(address: str) -> bool:

@@ -1,6 +1,7 @@
 """The pair of tools that ChatGPT expects of a server: `search` and `fetch`, each with one text, answered as JSON."""
 
 from contextvars import ContextVar
+from urllib.parse import urljoin
 
 from access.viewer import Viewer
 from agent_tools.rendering import encode
@@ -67,4 +68,4 @@ def fetch(arguments: Arguments, viewer: Viewer) -> str:
 def _url(memory_id: int) -> str:
     """The page of a memory; its URI as a resource if no server is known."""
     site = site_address.get() or running_site()
-    return f"{site.rstrip('/')}{memory_url(memory_id)}" if site else f"memory://{memory_id}"
+    return urljoin(site, memory_url(memory_id)) if site else f"memory://{memory_id}"

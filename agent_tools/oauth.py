@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from asgiref.sync import sync_to_async
 from django.core import signing
@@ -57,7 +57,7 @@ from access.grants import (
     grant_of_token,
     tokens_renew,
 )
-from agent_tools.asgi import speaks_safely
+from agent_tools.asgi import METADATA, speaks_safely
 from web.errors import Refusal
 from web.middleware import refusal_response, set_policies
 
@@ -105,7 +105,11 @@ def endpoints_of(site: str) -> Starlette:
             Route(TOKEN_PATH, cors_middleware(own.token, _SEND)),
             Route(REVOCATION_PATH, cors_middleware(own.revoke, _SEND)),
             *create_auth_routes(provider, issuer, None, options, revocation),
-            *create_protected_resource_routes(resource, [issuer], scopes, "Mnemoscope"),
+            # The SDK's is at the address with the path of the site, which has been taken off.
+            *(
+                Route(METADATA, route.endpoint, methods=_READ)
+                for route in create_protected_resource_routes(resource, [issuer], scopes, "Mnemoscope")
+            ),
         ]
     )
 
@@ -123,7 +127,7 @@ class _Endpoints:
         """
         response = await AuthorizationHandler(self._provider).handle(request)
         address = response.headers.get("location", "")
-        if address.startswith(f"{self._site}{reverse('access:connect')}?"):
+        if address.startswith(f"{urljoin(self._site, reverse('access:connect'))}?"):
             return response
         told = dict(parse_qsl(urlsplit(address).query)) if address else json.loads(bytes(response.body))
         refusal = AppRefusedError(f"The app asked wrongly: {told.get('error_description') or told.get('error')}")
@@ -209,7 +213,7 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
             resource=params.resource or "",
             state=params.state,
         )
-        return f"{self._site}{reverse('access:connect')}?{urlencode({'request': asked.sign()})}"
+        return f"{urljoin(self._site, reverse('access:connect'))}?{urlencode({'request': asked.sign()})}"
 
     async def load_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: str

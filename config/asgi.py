@@ -21,15 +21,17 @@ from web.bodies import BodyReader  # noqa: E402
 from web.exchange import ExchangeApplication  # noqa: E402
 from web.handler import SiteHandler  # noqa: E402
 from web.health import HealthEndpoints  # noqa: E402
+from web.mount import MountedApplication  # noqa: E402
 from web.serving import steady_memory  # noqa: E402
 
 # Whatever is inside of the reader of bodies need not wait for a client that sends slowly.
 doors = BodyReader(McpApplication(SiteHandler()), sender_of, allowance_of, refusal_of)
-application = ExchangeApplication(HealthEndpoints(doors))
+exchanges = ExchangeApplication(HealthEndpoints(doors))
 if settings.METRICS_TOKEN:
     from config.metrics import measured
 
-    application = measured(application)
+    exchanges = measured(exchanges)
+application = MountedApplication(exchanges)
 # The worker has the model.
 query.use(RemoteQueries())
 steady_memory()

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from django.core.exceptions import ImproperlyConfigured
@@ -73,10 +74,15 @@ def env_list(name: str, default: list[str]) -> list[str]:
 
 
 def env_address(name: str) -> str:
-    """Read the address of a site, without a slash at its end; empty if there is none."""
+    """Read the address of a site, perhaps with a path, without a slash at its end; empty if there is none."""
     value = os.environ.get(name, "").strip().rstrip("/")
-    if value and not re.fullmatch(r"https?://[\w.-]+(:\d+)?|https?://\[[\da-fA-F:]+\](:\d+)?", value):
-        raise ImproperlyConfigured(f"{name}={value!r} is not the address of a site, such as https://memories.example.")
+    if value and not re.fullmatch(
+        r"https?://([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?(/[a-zA-Z\d_~-][\w.~-]*)*", value, re.ASCII
+    ):
+        raise ImproperlyConfigured(
+            f"{name}={value!r} is not the address of a site, such as https://memories.example or "
+            "https://host.example/memories."
+        )
     return value
 
 
@@ -130,7 +136,11 @@ DEBUG = env_bool("DEBUG", False)
 LOOPBACK_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
 # The address by which people and agents reach the site, for links to give away.
 PUBLIC_URL = env_address("PUBLIC_URL")
-_PUBLIC_HOST = [re.sub(r"^\w+://|:\d+$", "", PUBLIC_URL)] if PUBLIC_URL else []
+_PUBLIC = urlsplit(PUBLIC_URL)
+_PUBLIC_HOST = [re.sub(r":\d+$", "", _PUBLIC.netloc)] if PUBLIC_URL else []
+# The path below which every address of the site lies, whether a proxy takes it off or not. Django's FORCE_SCRIPT_NAME
+# holds in the threads of views alone.
+SITE_PATH = _PUBLIC.path
 ALLOWED_HOSTS = [*env_list("ALLOWED_HOSTS", LOOPBACK_HOSTS), *_PUBLIC_HOST]
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
 
@@ -280,7 +290,7 @@ USE_TZ = True
 # In the admin, as on all other pages.
 FORMAT_MODULE_PATH = "web.formats"
 
-STATIC_URL = "static/"
+STATIC_URL = f"{SITE_PATH}/static/"
 STATIC_ROOT = HOME / "static"
 FILE_UPLOAD_PERMISSIONS = 0o600
 FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o700
@@ -304,6 +314,7 @@ _SITE = hashlib.sha256(f"cookies {SECRET_KEY}".encode()).hexdigest()[:8]
 SESSION_COOKIE_NAME = f"sessionid_{_SITE}"
 CSRF_COOKIE_NAME = f"csrftoken_{_SITE}"
 SESSION_ENGINE = "access.sessions"
+SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{SITE_PATH}/"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 # A proxy terminates TLS, and overwrites this header of clients.

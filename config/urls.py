@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, HttpRes
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.templatetags.static import static
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 
 from config.api import api
 from home import views as home
@@ -37,7 +37,7 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 LONGEST_ADDRESS = 5_000
 handler400, handler500 = bad_request, server_error
 
-urlpatterns = [
+urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.home, name="home"),
     path("favicon.ico", favicon),
     path("", include("access.urls")),
@@ -51,3 +51,5 @@ urlpatterns = [
 ]
 if settings.OIDC_ISSUER:
     urlpatterns.insert(0, path("", include("access.oidc")))
+if settings.SITE_PATH:
+    urlpatterns = [path(f"{settings.SITE_PATH[1:]}/", include(urlpatterns))]

@@ -44,7 +44,7 @@ from home.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload
 from memories.importers.discovery import discoveries
 from text.formatting import memories
 from web.errors import Refusal
-from web.serving import public_address
+from web.serving import public_site
 
 # The parts in which pages send uploads.
 PART = 4 * 1024**2
@@ -249,7 +249,7 @@ def connect(request: HttpRequest) -> HttpResponse:
         projects=() if rights.every_project else rights.projects,
         every_project=rights.every_project,
     )
-    context = {"key": new.key, "snippets": _snippets(public_address(request, ""), new.raw)}
+    context = {"key": new.key, "snippets": _snippets(public_site(request), new.raw)}
     response = render(request, "home/connect.html", context)
     response["Cache-Control"] = "private, no-store"
     return response

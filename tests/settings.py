@@ -18,6 +18,7 @@ OF_A_SERVER = (
     "LOG_LEVEL",
     "OIDC_ISSUER",
     "PORT",
+    "POSTGRES_BIN",
     "PUBLIC_URL",
     "RECALLS",
     "RERANK_CANDIDATES",

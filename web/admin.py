@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin
 from django.db.models import DateTimeField, Model
 from django.http import HttpRequest, HttpResponse
@@ -20,6 +21,7 @@ else:
 
 admin.site.site_header = "Mnemoscope · curation"
 admin.site.site_title = "Mnemoscope"
+admin.site.site_url = f"{settings.SITE_PATH}/"
 admin.site.index_title = "All records"
 admin.site.empty_value_display = "–"
 # It took a fifth of the width of every list; the way back to all records is above each page.

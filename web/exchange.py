@@ -15,6 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
+
 from web.errors import Error
 
 logger = logging.getLogger("mnemoscope.request")
@@ -140,6 +142,7 @@ def route_of(pattern: str) -> str:
     """The name of a kind of requests, by Django's pattern of their addresses. There are a few hundred."""
     if _ANYTHING in pattern:
         return UNMATCHED
+    pattern = pattern.removeprefix(f"{settings.SITE_PATH[1:]}/")
     # The admin has several hundred of its own.
     return "/admin/" if pattern.startswith("admin/") else f"/{pattern}"
 

@@ -68,6 +68,8 @@ class SiteHandler(ASGIHandler):
             gone.cancel()
 
     def _respond(self, scope: Any, body: IO[bytes]) -> HttpResponseBase:
+        # The URLconf has it.
+        scope = {**scope, "path": settings.SITE_PATH + scope["path"]}
         set_script_prefix(get_script_prefix(scope))
         signals.request_started.send(sender=self.__class__, scope=scope)
         with body:
@@ -107,4 +109,4 @@ def _end_stream(response: HttpResponseBase) -> None:
 
 def is_light(path: str) -> bool:
     """Whether the answer is a file, or the health of the site."""
-    return path == HEALTH or path.startswith(settings.STATIC_URL)
+    return path == HEALTH or path.startswith(settings.STATIC_URL.removeprefix(settings.SITE_PATH))

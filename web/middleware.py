@@ -197,6 +197,10 @@ def refusal_response(path: str, refusal: Refusal) -> HttpResponse:
     return response
 
 
+def _path_of(request: HttpRequest) -> str:
+    return request.path_info.removeprefix(settings.SITE_PATH)
+
+
 def is_disk_full(error: BaseException) -> bool:
     """Whether an error says so; one of Postgres also at the end of its log, if it has stopped itself."""
     return "No space left on device" in str(error) or getattr(error.__cause__, "sqlstate", None) == "53100"
@@ -239,7 +243,7 @@ class _DatabaseOutage:
         response = self.get_response(request)
         # Django has already turned what a middleware raised into a response; the signal left a note on the request.
         outage = getattr(request, "met_outage", None)
-        return refusal_response(request.path_info, refusal_of_outage(outage)) if outage else response
+        return refusal_response(_path_of(request), refusal_of_outage(outage)) if outage else response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if isinstance(exception, Refusal):
@@ -248,7 +252,7 @@ class _DatabaseOutage:
             return None
         refusal = refusal_of_outage(exception)
         outages.log(refusal, exception)
-        return refusal_response(request.path_info, refusal)
+        return refusal_response(_path_of(request), refusal)
 
 
 def database_outage(get_response: GetResponse) -> Middleware:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import uvicorn
 from django.conf import settings
@@ -256,7 +256,12 @@ def running_site() -> str | None:
 
 def public_address(request: HttpRequest, path: str) -> str:
     """A link to give to others: of the settings, or as the reader has reached the site."""
-    return f"{settings.PUBLIC_URL or f'{request.scheme}://{request.get_host()}'}{path}"
+    return urljoin(public_site(request), path)
+
+
+def public_site(request: HttpRequest) -> str:
+    """The address of the site to give to others, without a slash at its end."""
+    return settings.PUBLIC_URL or f"{request.scheme}://{request.get_host()}"
 
 
 def is_for_this_machine(link: str) -> bool:

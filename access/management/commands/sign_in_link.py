@@ -31,4 +31,4 @@ class Command(BaseCommand):
         if site is None:
             site = settings.PUBLIC_URL or site_address("127.0.0.1", settings.PORT)
             self.stderr.write(f"No server of this MNEMOSCOPE_HOME is running: the link works once one runs at {site}.")
-        self.stdout.write(sign_in_link(user=person, site=site.rstrip("/")))
+        self.stdout.write(sign_in_link(user=person, site=site))
