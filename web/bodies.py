@@ -230,7 +230,7 @@ class _Body:
     async def _awaited(self) -> AsyncIterator[None]:
         """Wait for a stranger, among all others. Raises TimeoutError."""
         async with asyncio.timeout(FREE_SECONDS) as deadline:
-            awaited.add(self, lambda: deadline.reschedule(0))
+            awaited.add(self, lambda: deadline.expired() or deadline.reschedule(0))
             try:
                 yield
             finally:
