@@ -212,11 +212,11 @@ def best_known(query: SearchQuery, viewer: Viewer) -> UnifiedHit | None:
 
 def _best_known(engine: Engine, query: SearchQuery, viewer: Viewer) -> UnifiedHit | None:
     with snapshot():
-        resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
+        resolved = resolve_query(engine, query, viewer, datetime.now(UTC), lenient=True)
         every_word = replace(resolved.plan, named=(), texts=_with_every_word(resolved.plan))
         # Without the text, which would add the terms whose whole name is a part of it.
         strict = replace(resolved, plan=every_word, plain_text="")
-        if not strict.plan.texts:
+        if not strict.plan.texts or strict.plan.is_refused:
             return None
         # Facts first: a question is about one.
         kinds = (ResultKind.RELATIONSHIP, *TERM_KINDS)
