@@ -22,6 +22,8 @@ from agent_tools.rendering import (
     unified_row,
 )
 from agent_tools.workflow import WORKFLOW as WORKFLOW
+from categories.local_texts import as_projects, known_terms
+from categories.queries import CategoryNode, Term, category_nodes, concept_terms, entity_terms
 from explorer.batch_api import Batch, batch_of
 from explorer.graph.node_page import relationship_detail
 from explorer.graph.path_page import PathEndError
@@ -241,14 +243,19 @@ def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
 
 # The ids of what is no memory, as unified results have them.
 _KIND_AND_ID = re.compile(r"(memory|entity|concept|category|relationship):(\d{1,18})")
+_TERMS: dict[str, Callable[[Collection[int]], Mapping[int, CategoryNode | Term]]] = {
+    "category": category_nodes,
+    "concept": concept_terms,
+    "entity": entity_terms,
+}
 _OF_MEMORIES = {"id", "ids", "anchor", "target", "evidence"}
 _OF_TERMS = {"to", "term", "other", "target", "parent", "sources"}
 _BEHIND = 5
 
 
 def _with_plain_ids(tool: Tool, arguments: Arguments, viewer: Viewer) -> Arguments:
-    """The arguments with the ids of results as each of them takes it: in a filter, the number of the term; where
-    memories are read, the newest memories that carry the term or support the fact.
+    """The arguments with the ids of results as each of them takes it: in a filter or a record, the term; where memories
+    are read, the newest memories that carry the term or support the fact.
     """
 
     def plain(key: str, item: Any) -> list[Any]:
@@ -257,6 +264,10 @@ def _with_plain_ids(tool: Tool, arguments: Arguments, viewer: Viewer) -> Argumen
             return [item]
         kind, number_of = found[1], int(found[2])
         name = ALIASES.get(key, key).lstrip("-")
+        if kind == name and kind in _TERMS:
+            term = _term_of(kind, number_of, viewer)
+            is_of_record = kind == "entity" and tool.scope == "write"
+            return [{"name": term.label, "type": term.type} if is_of_record else term.value]
         if kind == name or (name in _OF_TERMS and tool.scope == "curate") or (name == "to" and kind in FACET):
             return [str(number_of)]
         if name not in _OF_MEMORIES or (kind != "memory" and not tool.reads_only):
@@ -270,6 +281,14 @@ def _with_plain_ids(tool: Tool, arguments: Arguments, viewer: Viewer) -> Argumen
             found = [one for item in items for one in plain(key, item)]
             changed[key] = found if isinstance(value, list) or key == "ids" else found[0]
     return {**arguments, **changed}
+
+
+def _term_of(kind: str, number_of: int, viewer: Viewer) -> Term:
+    """The term of an id. Its number alone may be the name of another one."""
+    found = _TERMS[kind](known_terms(kind, [number_of], as_projects(viewer.project_ids))).get(number_of)
+    if found is None:
+        raise ApiError(404, "not_found", f"There is no {kind}:{number_of} that you can see.")
+    return Term(found.id, found.path, found.path) if isinstance(found, CategoryNode) else found
 
 
 def _memories_behind(kind: str, number_of: int, viewer: Viewer) -> list[int]:

@@ -38,8 +38,10 @@ class CategoryPath:
 _BLANK = dict.fromkeys([0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0])
 _JOINERS = {"\u200c", "\u200d"}
 _REPEATED_JOINERS = re.compile("[\u200c\u200d]*([\u200c\u200d])")
-# Joiners change how letters without case, marks and emoji before these look, and nothing elsewhere.
+# Joiners change how letters without case, marks and emoji before these look, and letters beside a virama, whose class
+# this is. They change nothing elsewhere.
 _JOINED_BEFORE, _JOINED_AFTER = {"Lo", "Mn", "Mc", "So", "Sk"}, {"Lo", "So", "Sm"}
+_VIRAMA = 9
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 # Letters that lower case keeps apart and equality does not.
 _FOLDED_ALIKE = re.compile(r"ss|fi|fl|σ(?!\w)")
@@ -68,9 +70,11 @@ def clean_name(name: str) -> str:
 
 def _is_shown(text: str, at: int) -> bool:
     """Whether a character of a text is visible, or changes how its neighbours look."""
-    before, after = (unicodedata.category(one) if one else "" for one in (text[:at][-1:], text[at + 1 : at + 2]))
+    around = text[:at][-1:], text[at + 1 : at + 2]
+    before, after = (unicodedata.category(one) if one else "" for one in around)
     if text[at] in _JOINERS:
-        return before in _JOINED_BEFORE and after in _JOINED_AFTER
+        has_virama = any(one and unicodedata.combining(one) == _VIRAMA for one in around)
+        return before in _JOINED_BEFORE and (after in _JOINED_AFTER or has_virama)
     if _SELECTORS.match(text[at]):
         return before in {"Lo", "So", "Sm"} or text[at + 1 : at + 2] == "\u20e3"
     return True

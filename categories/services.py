@@ -418,7 +418,8 @@ def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -
     vocabulary.concepts.update(_concept_ids(list(wanted), vocabulary))
     if not (missing := sorted((name for name in wanted if name not in vocabulary.concepts), key=_lock_order)):
         return
-    new = _one_of_equals(missing, fold_name)
+    equals = _first_of_equals(missing, fold_name)
+    new = list(dict.fromkeys(equals.values()))
     vocabulary.refuse_many(len(new))
     with connection.cursor() as cursor:
         cursor.execute(
@@ -430,9 +431,9 @@ def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -
             [vocabulary.batch_id, new, [wanted[name].concept_type for name in new]],
         )
         vocabulary.count("concepts", len(cursor.fetchall()))
-    made = _concept_ids(missing, None)
+    made = _concept_ids(new, None)
     terms_refresh(CONCEPTS, made.values())
-    vocabulary.concepts.update(made)
+    vocabulary.concepts.update({name: made[first] for name, first in equals.items()})
 
 
 def _concept_ids(names: list[str], vocabulary: Vocabulary | None) -> dict[str, int]:
@@ -469,7 +470,8 @@ def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) ->
     )
     if not missing:
         return
-    new = _one_of_equals(missing, lambda entity: (entity[0], fold_name(entity[1])))
+    equals = _first_of_equals(missing, lambda entity: (entity[0], fold_name(entity[1])))
+    new = list(dict.fromkeys(equals.values()))
     vocabulary.refuse_many(len(new))
     with connection.cursor() as cursor:
         cursor.execute(
@@ -479,9 +481,9 @@ def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) ->
             [vocabulary.batch_id, [kind for kind, _ in new], [name for _, name in new]],
         )
         vocabulary.count("entities", len(cursor.fetchall()))
-    made = _entity_ids(missing, None)
+    made = _entity_ids(new, None)
     terms_refresh(ENTITIES, made.values())
-    vocabulary.entities.update(made)
+    vocabulary.entities.update({entity: made[first] for entity, first in equals.items()})
 
 
 def _entity_ids(entities: list[EntityKey], vocabulary: Vocabulary | None) -> dict[EntityKey, int]:
@@ -513,12 +515,10 @@ def _entity_ids(entities: list[EntityKey], vocabulary: Vocabulary | None) -> dic
     return found
 
 
-def _one_of_equals(names: Sequence[Name], key: Callable[[Name], Hashable]) -> list[Name]:
-    """The first of the names of each key, in their order."""
+def _first_of_equals(names: Sequence[Name], key: Callable[[Name], Hashable]) -> dict[Name, Name]:
+    """Each name with the first one of the same key."""
     first: dict[Hashable, Name] = {}
-    for name in names:
-        first.setdefault(key(name), name)
-    return list(first.values())
+    return {name: first.setdefault(key(name), name) for name in names}
 
 
 # The forms under which a name may be stored; the first has the place 0.

@@ -43,6 +43,7 @@ _SECONDS = 10.0
 _COUNT_SECONDS = 1.0
 # The system ends the process that makes previews when one takes longer, whatever it is at.
 _MOST_SECONDS = 40
+_MOST_TRIES = 2
 _LOCK = "previews.lock"
 # A process that was started a moment ago may not have the lock yet.
 _START_SECONDS = 10.0
@@ -232,13 +233,14 @@ def _next_job(made: Counter[tuple[int | None, int | None]]) -> ImportJob | None:
 
 
 def _make_in_time(job: ImportJob) -> None:
-    """Make a preview. What ends this process before it is made is not tried again."""
+    """Make a preview. What ends this process twice before it is made is not tried again: the server may end once."""
     place = _place(job)
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     begun = place.with_suffix(".begun")
-    was_begun = begun.exists()
-    begun.touch()
-    preview = _TOO_LONG if was_begun else _in_time(lambda: _preview_make(job))
+    with begun.open("ab") as file:
+        tries = file.tell()
+        file.write(b".")
+    preview = _TOO_LONG if tries >= _MOST_TRIES else _in_time(lambda: _preview_make(job))
     begun.write_bytes(_PREVIEW.dump_json(preview))
     begun.replace(place)
 

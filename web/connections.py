@@ -29,7 +29,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     _timer: asyncio.TimerHandle | None = None
     _taking: asyncio.TimerHandle | None = None
-    _size = _headers = 0
+    _received = _size = _headers = 0
     _is_whole = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -42,10 +42,12 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        received = len(data) + (self._received if self._timer is not None else 0)
         super().data_received(data)
         if self._timer is not None:
-            # The parser says nothing of headers that have begun.
-            self._grow(len(data))
+            # The parser says nothing of a header that has begun.
+            self._received = received
+            self._refuse_too_much()
 
     # ── What the parser finds ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -66,7 +68,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._stop_waiting()
-        self._is_whole = False
+        self._received, self._is_whole = 0, False
         if not self.transport.is_closing():
             super().on_headers_complete()
 
@@ -109,6 +111,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _grow(self, size: int) -> None:
         self._size += size
-        if (self._size > MAX_HEADER_BYTES or self._headers > MAX_HEADERS) and not self.transport.is_closing():
+        self._refuse_too_much()
+
+    def _refuse_too_much(self) -> None:
+        is_too_much = max(self._received, self._size) > MAX_HEADER_BYTES or self._headers > MAX_HEADERS
+        if is_too_much and not self.transport.is_closing():
             self.transport.write(_REFUSAL)
             self.transport.close()

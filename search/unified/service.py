@@ -219,7 +219,9 @@ def best_known(result: SearchResult, viewer: Viewer) -> UnifiedHit | None:
     words = query.text.split()
     # Some scripts write many words without spaces.
     is_short = not words or (len(words) == 1 and words[0].isascii() and "_" not in words[0])
-    if resolved is None or query.mode not in {Mode.HYBRID, Mode.FACETED} or is_short or query.begin:
+    if resolved is None or resolved.plan.is_refused:
+        return None
+    if query.mode not in {Mode.HYBRID, Mode.FACETED} or is_short or query.begin:
         return None
     # Without a snapshot: most texts find nothing, and what is found is read again.
     found = every_word(resolved)

@@ -12,6 +12,7 @@ from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
 from agent_tools.catalogue import TOOL
 from agent_tools.tools import ToolRefusedError, call
+from categories.models import Entity
 from memories.embedding import query
 from memories.models import Memory
 from search.query import SearchQuery
@@ -200,3 +201,21 @@ def test_every_tool_takes_the_ids_of_results(mill):
         reply("get_observations", ids=["relationship:999"])
     with pytest.raises(ToolRefusedError, match="id: "):
         call(TOOL["update_memory"], {"id": wheel, "tags": []}, command_viewer())
+
+
+def test_record_takes_the_terms_of_ids(mill):
+    viewer = command_viewer()
+    rows = ask(query="wheel", limit=50)["results"]
+    wheel = next(row["id"] for row in rows if row["kind"] == "entity" and row["title"] == "wheel")
+    before = Entity.objects.count()
+    told = call(TOOL["store_memory"], {"content": "The wheel turns again.", "entities": [wheel]}, viewer)
+    stored = Memory.objects.latest("pk")
+    assert [f"entity:{pk}" for pk in stored.entity_ids] == [wheel], told
+    assert Entity.objects.count() == before
+    for field in ("entities", "concepts", "categories"):
+        kind = {"entities": "entity", "concepts": "concept", "categories": "category"}[field]
+        with pytest.raises(ToolRefusedError, match=f"no {kind}:999999 that you can see"):
+            call(TOOL["store_memory"], {"content": "Other words.", field: [f"{kind}:999999"]}, viewer)
+    # A term that is named like the number of another one is not taken for it.
+    Entity.objects.create(name=wheel.partition(":")[2], entity_type="part")
+    assert ask(query=None, mode="hybrid", entity=[wheel])["total"] == 6

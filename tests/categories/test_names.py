@@ -21,6 +21,8 @@ KINDS = ["tag", "concept", "entity", "category", "author", "agent", "source", "t
     [
         pytest.param("می‌خواهم", "می‌خواهم", id="joiner between Arabic letters"),
         pytest.param("क्‍ष", "क्‍ष", id="joiner after a virama"),
+        pytest.param("র\u200d্যাম", "র\u200d্যাম", id="joiner before a virama"),
+        pytest.param("അവന്\u200d", "അവന്\u200d", id="joiner after the virama at the end"),
         pytest.param("👩‍👩‍👧", "👩‍👩‍👧", id="family"),
         pytest.param("🏳️‍🌈", "🏳️‍🌈", id="selector and joiner"),
         pytest.param("❤\ufe0f tea", "❤\ufe0f tea", id="emoji with a selector"),
@@ -123,6 +125,17 @@ def test_names_that_differ_by_case_alone_are_one(kind, one, other):
         assert {tag for memory in Memory.objects.all() for tag in memory.tags} == {normalise_tag(one)}
     if kind == "concept":
         assert [concept.name for concept in Concept.objects.all()] == [one]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("kind", ["tag", "concept", "entity"])
+@pytest.mark.parametrize(
+    ("one", "other"), [("µs", "μs"), ("👩\u200d👩", "👩👩"), ("ŉa", "ʼna"), ("ςa", "σa"), ("STRASSE", "Straße")]
+)
+def test_equal_names_of_one_memory_are_one(kind, one, other):
+    record = MemoryRecord(content="words", project="tea", **{FIELD[kind]: [one, other]})
+    memory = memory_create(record=record, viewer=command_viewer())
+    assert len({"tag": memory.tags, "concept": memory.concept_ids, "entity": memory.entity_ids}[kind]) == 1
 
 
 @pytest.mark.django_db

@@ -307,6 +307,15 @@ def whole_files():
     return store.rebuild_reason()
 
 
+def test_files_that_the_writer_replaces_meanwhile_are_not_damaged(db, tantivy, tmp_path, monkeypatch, caplog):
+    load(tmp_path)
+    follower.catch_up()
+    found = iter(["a.segment: No such file", ""])
+    monkeypatch.setattr(store, "verify", lambda view, *, again: next(found))
+    assert whole_files() == ""
+    assert "damaged" not in caplog.text
+
+
 def test_a_change_taken_in_while_it_compares_is_no_difference(db, tantivy, tmp_path, monkeypatch):
     load(tmp_path)
     follower.catch_up()

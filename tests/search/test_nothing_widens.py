@@ -143,9 +143,10 @@ def test_the_exclusion_of_an_unknown_name_is_an_error(doors, everyone, key):
         assert (reply.status_code, reply.json()["error"]) == (422, "unknown_name")
     with pytest.raises(ToolRefusedError, match="no-such-name"):
         call(TOOL["search"], {f"exclude_{key}": "no-such-name"}, everyone)
-    page = browser.get(f"/explore/?{query.querystring()}")
-    assert "No memory matches" in html_of(page)
-    assert "no-such-name" in html_of(page)
+    for text in ("", "&q=tea+cups"):
+        page = browser.get(f"/explore/?{query.querystring()}{text}", follow=True)
+        assert "Nothing matches, because this is not understood" in html_of(page)
+        assert "no-such-name" in html_of(page)
     assert browser.get(f"/explore/matrix/?{query.querystring()}").status_code == 422
 
 

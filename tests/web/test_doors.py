@@ -251,6 +251,21 @@ def test_headers_that_are_too_large_are_refused(site, shared_ids, impatient, hea
     assert httpx2.get(f"{site}/healthz", headers=long).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([b"GET /healthz?" + b"x" * 20_000, b"x" * 20_000, b" HTTP/1.1\r\nHost: localhost"], id="address"),
+        pytest.param([b"GET /healthz HTTP/1.1\r\n", b"a: " + b"b" * 40_000 + b"\r\n", b"Host: localhost"], id="header"),
+    ],
+)
+def test_headers_in_parts_may_be_as_large_as_in_one(site, shared_ids, impatient, parts):
+    with Client(site, b"") as client:
+        for part in (*parts, b"\r\nConnection: close\r\n\r\n"):
+            client.socket.sendall(part)
+            time.sleep(0.1)
+        assert client.end().startswith(b"HTTP/1.1 200 ")
+
+
 def test_websocket_is_answered_as_a_request(site, shared_ids, caplog):
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Key": "x", "Sec-WebSocket-Version": "13"}
     assert httpx2.get(f"{site}/sign-in/", headers=upgrade).status_code == 200

@@ -291,7 +291,8 @@ def _verify_in_background() -> Iterator[None]:
     def verify() -> None:
         while True:
             try:
-                reason = store.verify(store.read_view(), again=True)
+                # Again if there is something wrong: the writer may have replaced files meanwhile.
+                reason = store.verify(store.read_view(), again=True) and store.verify(store.read_view(), again=True)
             except DamagedError as error:
                 reason = str(error)
             except NotReadableError:
