@@ -22,7 +22,12 @@ def merge_claims(userinfo: dict[str, Any], identity: dict[str, Any]) -> dict[str
     merged = {**userinfo, **identity}
     address = merged.get("email")
     sources = (source for source in (userinfo, identity) if source.get("email") == address)
-    return {**merged, "email_verified": any(source.get("email_verified") is True for source in sources)}
+    return {**merged, "email_verified": any(_is_true(source.get("email_verified")) for source in sources)}
+
+
+def _is_true(value: object) -> bool:
+    # Some providers write it as text.
+    return value is True or value == "true"
 
 
 @transaction.atomic

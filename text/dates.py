@@ -28,6 +28,7 @@ _UNIT_WORDS = {
     "y": (1, "y"),
 }
 _DAYS_AGO = {"today": 0, "yesterday": 1}
+_MONTH = re.compile(r"\d{4}-\d\d")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _OFFSET = re.compile(r"(?:Z|[+-]\d\d(?::?\d\d){0,2})$", re.IGNORECASE)
@@ -66,7 +67,7 @@ def check_date(value: str) -> str:
 
 def check_start(value: str) -> str:
     """The canonical form of a start: a span up to now, a day in words, or a day or time."""
-    words = " ".join(value.lower().split())
+    words = " ".join(value.lower().split()).removeprefix("since ")
     if words in _DAYS_AGO:
         return words
     if match := _SPAN_WORDS.fullmatch(words):
@@ -79,7 +80,7 @@ def check_start(value: str) -> str:
             raise ValueError("is too long a span: write at most 200y")
         return words
     try:
-        return check_date(value)
+        return check_date(f"{words}-01" if _MONTH.fullmatch(words) else value)
     except ValueError:
         raise ValueError(
             "is neither a time span nor a date: write a number and min, h, d, w, m (months) or y, such as 24h or 7d;"

@@ -231,10 +231,13 @@ def address_file(site: str) -> Iterator[None]:
     # Each server of this HOME has its own file, so that none removes that of another.
     path = Path(settings.HOME) / f"address.{os.getpid()}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    # Locked before it has its name: a command would remove one that nobody holds.
+    draft = path.with_name(f"address-{os.getpid()}")
+    with draft.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(site)
         file.flush()
+        draft.rename(path)
         try:
             yield
         finally:

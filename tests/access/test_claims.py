@@ -14,6 +14,7 @@ ANN = {"email": "ann@example.org"}
     ("userinfo", "identity", "has_role"),
     [
         pytest.param({}, {**ANN, "email_verified": True}, True, id="verified"),
+        pytest.param({}, {**ANN, "email_verified": "true"}, True, id="verified, as text"),
         pytest.param({**ANN, "email_verified": True}, {}, True, id="verified by the provider's answer"),
         pytest.param({**ANN, "email_verified": True}, ANN, True, id="the same address, verified by the answer"),
         pytest.param({}, ANN, False, id="nothing is said"),
