@@ -230,7 +230,13 @@ class _Body:
     async def _awaited(self) -> AsyncIterator[None]:
         """Wait for a stranger, among all others. Raises TimeoutError."""
         async with asyncio.timeout(FREE_SECONDS) as deadline:
-            awaited.add(self, lambda: deadline.expired() or deadline.reschedule(0))
+
+            def give_up() -> None:
+                # One whose time has ended may still be on its way out.
+                if not deadline.expired():
+                    deadline.reschedule(0)
+
+            awaited.add(self, give_up)
             try:
                 yield
             finally:
