@@ -135,7 +135,7 @@ def sites():
             up.wait_for(re.escape(f"{public}/sign-in/?token="))
             eventually(lambda: up.index_state() == "ready")
             made = command(up.home, "create_api_key", "agent", "--scopes", "read,write", PUBLIC_URL=public)
-            key = re.search(r"mnk_\w+", made)[0]
+            key = re.search(r"mnk_[\w-]+", made)[0]
             found = {}
             for name in ("whole", "stripped"):
                 link = command(up.home, "sign_in_link", PUBLIC_URL=public).strip()
