@@ -550,6 +550,8 @@ _TIMES = (
     (re.compile(r"20(?:2[6-9]|[3-9]\d)-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"), "time"),
     (re.compile(r'"(version|cursor|next_cursor|token|after)": ?"[^"]*"'), r'"\1": ""'),
     (re.compile(r"(version|cursor|token|after): \S+"), r"\1"),
+    # A version in a row of a table of tools, which names its columns once.
+    (re.compile(r",[0-9a-f]{20},"), ",,"),
     (re.compile(r'"engine": ?"\w+"|engine: \w+'), ""),
     (re.compile(r'(name="(?:token|version)" value=)"[^"]*"'), r"\1"),
     # Recency is a part of the score.
