@@ -201,7 +201,7 @@ def test_known_browser_guesses_no_more_than_others_and_for_its_account_alone(cli
     assert adas.post(SIGN_IN, {**RIGHT, "username": "ben"}).status_code == 429
 
 
-@pytest.mark.parametrize("change", [lambda value: value[:-1] + "A", lambda value: "", lambda value: "x" * 5_000])
+@pytest.mark.parametrize("change", [lambda value: value[:-4], lambda value: "", lambda value: "x" * 5_000])
 def test_browser_is_known_by_what_was_signed_here(client, adas, change):
     guess(client, times=PER_ACCOUNT + 1)
     adas.cookies[browser_cookie()] = change(adas.cookies[browser_cookie()].value)
