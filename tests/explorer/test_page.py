@@ -268,7 +268,7 @@ def test_lower_bounds_are_marked_on_the_page_of_a_facet():
     facet = Facet("tag", tag_values(9), distinct=1, at_least=True)
     query = query_of("q=x")
     values = build_values_context(query, FacetPage(facet, FacetListing(), total=1_000, at_least=True, corpus=CORPUS))
-    assert values.summary == "1+ in 1,000+ memories"
+    assert values.summary == "1+ values of 1,000+ memories"
     assert values.results_label == "Show 1,000+ memories"
     level = FacetPage(facet, FacetListing(parent="brewing"), total=1_000, corpus=CORPUS)
     assert build_values_context(query, level).summary == "1+ values below"

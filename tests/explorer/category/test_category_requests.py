@@ -17,6 +17,7 @@ def test_nothing_asked_is_what_the_specification_says():
         "include_children": False,
         "include_chunks": False,
         "limit": 10,
+        "page": 1,
     }
     assert asked(CategoryListRequest.from_pairs([])) == {
         "sort_by": "popularity",
@@ -41,6 +42,7 @@ def test_the_spellings_of_the_specification_are_taken():
         "include_children": True,
         "include_chunks": True,
         "limit": 50,
+        "page": 1,
     }
     listed = CategoryListRequest.from_pairs(
         [("sortBy", "documentCount"), ("includeHierarchy", "true"), ("filter", "soft")]
