@@ -22,7 +22,7 @@ import uvicorn
 from django.conf import settings
 from django.http import HttpRequest
 
-from web.command_line import command
+from web.command_line import command, start_command
 from web.connections import BoundedProtocol
 from web.exchange import access_logger
 
@@ -83,7 +83,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _why_not(error: OSError, host: str, port: int) -> str:
     free = _free_port_after(host, port)
-    another = f"Choose another one: {command(f'up --port {free}')}."
+    another = f"Choose another one: PORT={free} {start_command()} (or: {command(f'up --port {free}')})."
     if error.errno == errno.EADDRINUSE:
         return f"Port {port} on {host} is in use, perhaps by another Mnemoscope. {another}"
     if error.errno == errno.EACCES:
