@@ -27,8 +27,10 @@ from search.run import date_histograms, facet_page, run, totals
 from search.saved_views import count_views, openable_views, query_of
 from search.slices import CompareRequest, read_comparison
 from search.timeline import TimelineRequest, timeline
+from search.unified import legs
 from search.unified.service import unified
 from tests.html import html_of
+from tests.unified_corpus import AtOnce
 from web.params import MAX_VALUES, QueryError
 
 PARAMETERS = [field.alias or name for name, field in SearchQuery.model_fields.items() if not field.exclude]
@@ -36,6 +38,12 @@ PARAMETERS = [field.alias or name for name, field in SearchQuery.model_fields.it
 WRONG = ("a\x00b", "x" * 20_000, "☃", "-1")
 NAMED = [spec.key for spec in FACET.values() if spec.kind in {FacetKind.PROJECT, FacetKind.TREE, FacetKind.IDS}]
 BASE = [("tag", "tea"), ("type", "note")]
+
+
+@pytest.fixture(autouse=True)
+def _legs_one_by_one(monkeypatch):
+    """A thread of a test that has ended would go on with its own connection."""
+    monkeypatch.setattr(legs, "_threads", AtOnce())
 
 
 def read(*pairs, kind=SearchQuery):
