@@ -1,6 +1,7 @@
 """A site below a path of its host: behind nginx, whether that takes the path off or not."""
 
 import http.cookiejar
+import io
 import json
 import re
 import shutil
@@ -113,8 +114,14 @@ class Site:
 
     def get(self, address, data=None, **headers):
         request = urllib.request.Request(urljoin(self.origin, address), data=data, headers=headers)  # noqa: S310
-        with self._opener.open(request, timeout=60) as response:
-            return response.url, response.headers, response.read().decode(errors="replace")
+        try:
+            with self._opener.open(request, timeout=60) as response:
+                return response.url, response.headers, response.read().decode(errors="replace")
+        except urllib.error.HTTPError as error:
+            # It holds the socket, about which a later test would be warned.
+            with error:
+                text = io.BytesIO(error.read())
+            raise urllib.error.HTTPError(error.url, error.code, error.msg, error.headers, text) from None
 
     def call(self, path, data=None, **headers):
         headers |= {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
