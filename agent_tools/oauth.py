@@ -137,7 +137,7 @@ class _Endpoints:
     async def token(self, request: Request) -> Response:
         resources = (await request.form()).getlist("resource")
         if any(not self._provider.is_resource(str(resource)) for resource in resources):
-            return _refused(400, "invalid_target", f"This is the server of {self._site}/mcp.")
+            return _refusal_of(400, "invalid_target", f"This is the server of {self._site}/mcp.")
         response: Response = await TokenHandler(self._provider, self._clients).handle(request)
         return response
 
@@ -146,10 +146,10 @@ class _Endpoints:
         try:
             client = await self._clients.authenticate_request(request)
         except AuthenticationError as error:
-            return _refused(401, "invalid_client", error.message)
+            return _refusal_of(401, "invalid_client", error.message)
         text = (await request.form()).get("token")
         if not isinstance(text, str):
-            return _refused(400, "invalid_request", "token: is missing.")
+            return _refusal_of(400, "invalid_request", "token: is missing.")
         found = await self._provider.load_access_token(text)
         token = found or await self._provider.load_refresh_token(client, text)
         if token is not None and token.client_id == client.client_id:
@@ -157,7 +157,7 @@ class _Endpoints:
         return Response(headers=_NO_STORE)
 
 
-def _refused(status: int, error: str, description: str) -> Response:
+def _refusal_of(status: int, error: str, description: str) -> Response:
     return JSONResponse({"error": error, "error_description": description}, status, headers=_NO_STORE)
 
 

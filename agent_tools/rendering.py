@@ -64,13 +64,13 @@ def encode(data: Mapping[str, Any], form: str) -> Reply:
 def _on_a_line(value: Any) -> Any:
     """A field of a head in TOON: counts on one line, and lists within it joined."""
     if isinstance(value, OneLine):
-        return [f"{name}={_joined(inner)}" for name, inner in value.items()]
+        return [f"{name}={_join_cell(inner)}" for name, inner in value.items()]
     if isinstance(value, Mapping):
-        return {key: _on_a_line(_joined(inner)) for key, inner in value.items()}
+        return {key: _on_a_line(_join_cell(inner)) for key, inner in value.items()}
     return value
 
 
-def _joined(cell: Any) -> Any:
+def _join_cell(cell: Any) -> Any:
     return ", ".join(cell) if isinstance(cell, list) else cell
 
 
@@ -78,14 +78,14 @@ def _shaped(rows: Sequence[TableRow], options: OutputOptions) -> list[tuple[Tabl
     """Rows, each also as the form has it."""
     if options.format == "json":
         return [(row, row) for row in rows]
-    flat = [{key: _joined(cell) for key, cell in row.items()} for row in rows]
+    flat = [{key: _join_cell(cell) for key, cell in row.items()} for row in rows]
     used = {key for row in flat for key, cell in row.items() if cell not in {"", None} and cell is not False}
     return [
         (row, {key: cell for key, cell in line.items() if key in used}) for row, line in zip(rows, flat, strict=True)
     ]
 
 
-def _encoded(
+def _encode_table(
     head: Mapping[str, Any], tables: Mapping[str, Sequence[tuple[TableRow, TableRow]]], options: OutputOptions
 ) -> Reply:
     """A head and tables of shaped rows, with the rows themselves as data."""
@@ -111,7 +111,7 @@ def render_rows(
     def reply_of(included: Sequence[tuple[TableRow, TableRow]], left_out: str) -> Reply:
         notes = {**head, "left_out": left_out} if left_out else head
         ordered = sorted(included, key=lambda pair: order(pair[0])) if order else included
-        return _encoded(notes, {name: ordered}, options)
+        return _encode_table(notes, {name: ordered}, options)
 
     def first(n: int) -> Reply:
         left = len(rows) - n
@@ -143,7 +143,7 @@ def render_tables(
             if len(included[name]) < len(table)
         ]
         notes = {"left_out": f"{', '.join(left)}, for max_tokens={options.max_tokens}: {advice}"} if left else {}
-        return _encoded({**head, **notes}, included, options)
+        return _encode_table({**head, **notes}, included, options)
 
     low, high = 0, len(rows)
     while low < high:

@@ -177,12 +177,12 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         context["complaints"] = [str(one) for one in messages.get_messages(request)]
     if one.state in (State.READY, State.FAILED) and one.is_upload:
         preview = preview_of(one)
-        context |= {"is_being_read": True} if preview is None else _previewed(preview, viewer)
+        context |= {"is_being_read": True} if preview is None else _preview_context(preview, viewer)
     template = "home/import_job.html#job" if wants_fragment(request) else "home/import_job.html"
     return private(render(request, template, context))
 
 
-def _previewed(preview: Preview, viewer: Viewer) -> dict[str, object]:
+def _preview_context(preview: Preview, viewer: Viewer) -> dict[str, object]:
     """The first rows of an upload, and the projects that it may go into."""
     projects, may_make = importable(viewer), viewer.may_write(None) and viewer.project_ids is None
     named = dict.fromkeys(row.project for row in preview.rows if row.project)

@@ -113,10 +113,10 @@ def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[_Removal]
         yield _Removal(DATE_KEY, "", "the dates", lambda q: q.without(DATE_KEY), undated)
     for key, name, column, label in _BOUNDS:
         if value := getattr(query, name):
-            yield _Removal(key, value, label, partial(_cleared, name=name), partial(replace, **{column: None}))
+            yield _Removal(key, value, label, partial(_clear_field, name=name), partial(replace, **{column: None}))
     if query.as_of:
         now = partial(_as_of_now, asks_state=query.selection("state").restricts)
-        yield _Removal("as_of", query.as_of, "the date of validity", partial(_cleared, name="as_of"), now)
+        yield _Removal("as_of", query.as_of, "the date of validity", partial(_clear_field, name="as_of"), now)
     if query.min_similarity is not None and resolved.plan.meaning is not None:
         meaning = build_vector_query(query.with_(min_similarity=None), resolved.plain_text)[0]
         value, label = f"{query.min_similarity:g}", "the least similarity"
@@ -177,7 +177,7 @@ def _with_meaning(plan: EngineQuery, meaning: VectorQuery | None) -> EngineQuery
     return plan if plan.meaning is None else replace(plan, meaning=meaning)
 
 
-def _cleared(query: SearchQuery, name: str) -> SearchQuery:
+def _clear_field(query: SearchQuery, name: str) -> SearchQuery:
     return query.with_(**{name: ""})
 
 

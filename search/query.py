@@ -250,7 +250,7 @@ class SearchQuery(Params):
     )
     bucket: Interval = Field(Interval.AUTO, description="Width of the bars of the histogram.")
     refused: tuple[Pair, ...] = Field((), exclude=True)
-    """What was asked and could not be read. Nothing matches beside it, and links and forms keep it."""
+    """The parameters that cannot be read. While there are any, no memory matches; links and forms keep them."""
 
     view_parameters: ClassVar[frozenset[str]] = VIEW
 

@@ -200,7 +200,7 @@ class _Body:
 
     async def read_free(self) -> bool:
         """Read what anybody may send. Returns whether that is all."""
-        async with self._awaited():
+        async with self._limit_wait():
             while not self._is_whole and self._size <= FREE_BYTES:
                 await self._read_piece()
         return self._is_whole and self._size <= FREE_BYTES
@@ -222,12 +222,12 @@ class _Body:
         """Read on a little without keeping it: a client that still sends does not read the answer."""
         read = 0
         with suppress(TimeoutError, _ClientLeftError):
-            async with self._awaited():
+            async with self._limit_wait():
                 while not self._is_whole and read < _REFUSED_BYTES:
                     read += len(await self._next_piece())
 
     @asynccontextmanager
-    async def _awaited(self) -> AsyncIterator[None]:
+    async def _limit_wait(self) -> AsyncIterator[None]:
         """Wait for a stranger, among all others. Raises TimeoutError."""
         async with asyncio.timeout(FREE_SECONDS) as deadline:
 

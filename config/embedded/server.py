@@ -92,7 +92,7 @@ def programs(major: str = "") -> Path:
         return folder
     if wheel := _programs_of_the_wheel():
         return wheel
-    lacks = {folder: _lack_of(folder) for folder in _installed()}
+    lacks = {folder: _lack_of(folder) for folder in _find_installed()}
     fit = [folder for folder, lack in lacks.items() if not lack]
     if not fit:
         others = "".join(f" {folder} cannot take its place: {lack}." for folder, lack in lacks.items())
@@ -111,7 +111,7 @@ def _programs_of_the_wheel() -> Path | None:
     return folder if folder and (folder / "postgres").exists() else None
 
 
-def _installed() -> list[Path]:
+def _find_installed() -> list[Path]:
     """The folders of the servers that Debian, Homebrew or the PATH has, the newest first."""
     on_path = shutil.which("postgres")
     # The programs that belong together lie where the link leads.

@@ -89,7 +89,7 @@ def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet
             | Q(Q(target_id=None) | Q(target_id__in=visible[Kind.CONCEPT]), kind=Kind.CONCEPT),
             project_id__in=viewer.project_ids,
         )
-        | _naming(visible)
+        | _names_among(visible)
     )
 
 
@@ -125,7 +125,7 @@ def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggest
     if query.project:
         rows = _of_project(rows, query.project, viewer)
     elif query.state == Suggestion.State.OPEN.value and viewer.project_ids is None:
-        rows = rows.filter(~Q(kind__in=NAME_KINDS) | _naming(_visible_values(viewer, rows)))
+        rows = rows.filter(~Q(kind__in=NAME_KINDS) | _names_among(_visible_values(viewer, rows)))
     return visible_suggestions(viewer, rows).select_related("project", "decided_by").order_by("-confidence", "id")
 
 
@@ -135,10 +135,10 @@ def _of_project(rows: QuerySet[Suggestion], slug: str, viewer: Viewer) -> QueryS
     if project is None:
         return rows.none()
     values = _visible_values(replace(viewer, project_ids=frozenset([project.pk])), rows)
-    return rows.filter(Q(~Q(kind__in=NAME_KINDS), project_id=project.pk) | _naming(values, both=False))
+    return rows.filter(Q(~Q(kind__in=NAME_KINDS), project_id=project.pk) | _names_among(values, both=False))
 
 
-def _naming(values: Mapping[Kind, set[Value]], *, both: bool = True) -> Q:
+def _names_among(values: Mapping[Kind, set[Value]], *, both: bool = True) -> Q:
     """The suggestions about two names of these values, or one of the two. Needs the aliases of both tags."""
     found = Q()
     for kind in NAME_KINDS:

@@ -640,7 +640,7 @@ def test_both_checks_of_a_server_ask_for_the_same_versions():
 
 @pytest.mark.skipif(not Path("/usr/lib/postgresql").exists(), reason="this machine has no Postgres of Debian")
 def test_postgres_of_debian_is_found_and_judged():
-    found = [folder for folder in embedded._installed() if folder.is_relative_to("/usr/lib/postgresql")]
+    found = [folder for folder in embedded._find_installed() if folder.is_relative_to("/usr/lib/postgresql")]
     assert found
     for folder in found:
         assert folder.parent.name == embedded._version(folder).split(".")[0]
