@@ -54,9 +54,7 @@ from explorer.page_query import View
 from explorer.panel import PanelContext, PanelRequest, build_panel, panel_url
 from explorer.saved_views import ViewBar, build_bar, new_view_url, stored_page
 from explorer.sidebar import HiddenField
-from explorer.site_history import SiteHistoryRequest, site_history
 from explorer.status import build_status, site_status
-from explorer.status_course import build_course, without_trends
 from explorer.take_out import build_take_out
 from explorer.values_page import build_values_context
 from explorer.visible_tree import CategoryNotFoundError
@@ -79,7 +77,6 @@ from search.why_not import WhyNotRequest, why_not
 from web.errors import Refusal
 from web.params import QueryError
 from web.timing import server_timing
-from web.validation import Problem
 
 # Similar memories in a section of another page, and on a page of their own.
 _SIMILAR_IN_SECTION = 8
@@ -405,22 +402,12 @@ def status(request: PageRequest) -> HttpResponse:
     state = site_status(viewer)
     context: dict[str, Any] = {"status": build_status(state)}
     if not wants_fragment(request):
-        asked, problems = SiteHistoryRequest(), list[Problem]()
-        try:
-            asked = SiteHistoryRequest.from_pairs(request_pairs(request))
-        except QueryError as error:
-            problems.extend(error.problems)
-        groups, course = measure_groups(viewer, state), None
-        if viewer.project_ids is None:
-            found, page = site_history(viewer, asked.span, datetime.now(UTC)), reverse("explorer:status")
-            course = build_course(found, groups, viewer.timezone, lambda span: f"{page}?span={span}")
+        groups = measure_groups(viewer, state)
         context |= {
             "to_watch": to_watch(groups),
             "may_act": may_write_everything(viewer),
             "backup_runs": viewer.project_ids is None and backup_is_running(),
-            "groups": course.groups if course else without_trends(groups),
-            "course": course,
-            "notices": problem_notices(problems),
+            "groups": groups,
         }
     return page_response(request, "memories/status.html", context, partial="status", timings={})
 
