@@ -241,7 +241,7 @@ def _result(message: Mapping[str, Any]) -> Any:
 
 
 class Pages:
-    """A person's browser: the forms of the admin and of curation, with a session and its CSRF tokens."""
+    """A person's browser: the forms of memories and of curation, with a session and its CSRF tokens."""
 
     name = "pages"
 
@@ -268,38 +268,35 @@ class Pages:
             self.cookies[name] = rest.partition(";")[0]
         return answer
 
-    # ── Memories, in the admin ───────────────────────────────────────────────────────────────────────────────────────
+    # ── Memories ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def store(self, fields: Mapping[str, Any]) -> int:
-        form = self.get("/admin/memories/memory/add/")
-        found = re.search(rf'<option value="(\d+)"[^>]*>{re.escape(self.project)}<', form.text)
-        if form.status >= 500:
-            raise NoAnswerError(f"{form.status} of the form")
-        if found is None:
-            raise RefusedError(f"{form.status}: the form has no project {self.project}")
-        own = {"project": found[1], "state": "active", "_continue": "1"}
-        data = {**_fields_of_form(form.text), **_as_form(fields), **own}
-        answer = self.post("/admin/memories/memory/add/", data)
-        made = re.search(r"/admin/memories/memory/(\d+)/change/", answer.headers.get("location", ""))
+        answer = self._send_form("/m/new/", {**_as_form(fields), "project": self.project})
+        made = re.search(r"/m/(\d+)/", answer.headers.get("location", ""))
         if made is None:
             raise RefusedError(_said(answer))
         return int(made[1])
 
     def change(self, memory: int, fields: Mapping[str, Any]) -> None:
-        self._change(memory, {**_as_form(fields), "state": "active"})
+        self._send_form(f"/m/{memory}/edit/", _as_form(fields))
 
     def delete(self, memory: int) -> None:
-        self._change(memory, {"state": "deleted"})
+        self._set_state(memory, "deleted")
 
     def restore(self, memory: int) -> None:
-        self._change(memory, {"state": "active"})
+        self._set_state(memory, "active")
 
-    def _change(self, memory: int, fields: Mapping[str, Any]) -> None:
-        address = f"/admin/memories/memory/{memory}/change/"
+    def _send_form(self, address: str, fields: Mapping[str, Any]) -> Answer:
         form = self.get(address)
         if form.status >= 500:
             raise NoAnswerError(f"{form.status} of the form")
-        answer = self.post(address, {**_fields_of_form(form.text), **fields, "_continue": "1"})
+        answer = self.post(address, {**_fields_of_form(form.text), **fields})
+        if answer.status != 302:
+            raise RefusedError(_said(answer))
+        return answer
+
+    def _set_state(self, memory: int, state: str) -> None:
+        answer = self.post(f"/m/{memory}/state/", {"state": state})
         if answer.status != 302:
             raise RefusedError(_said(answer))
 
@@ -321,13 +318,9 @@ class Pages:
 
 
 def _as_form(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a record as the admin's form has them."""
-    names = {"type": "memory_type", "id": "external_id", "source_url": "source_uri"}
-    return {
-        names.get(name, name): "\n".join(value) if isinstance(value, list) else value
-        for name, value in fields.items()
-        if name != "project"
-    }
+    """The fields of a record as the form of the pages has them, with one name a line."""
+    shown = {name: value for name, value in fields.items() if name != "project"}
+    return {name: "\n".join(value) if isinstance(value, list) else value for name, value in shown.items()}
 
 
 _INPUT = re.compile(r"<input\b(?P<rest>[^>]*)>|<textarea\b(?P<area>[^>]*)>(?P<text>.*?)</textarea>", re.DOTALL)
@@ -336,8 +329,8 @@ _ATTRIBUTE = re.compile(r'([\w-]+)="([^"]*)"')
 
 
 def _fields_of_form(page: str) -> dict[str, str]:
-    """The values that a browser would send back with the form of an admin page."""
-    start = page.find('id="memory_form"')
+    """The values that a browser would send back with the form of a memory."""
+    start = page.find('<form class="edit"')
     form = page[start : page.find("</form>", start)]
     found: dict[str, str] = {}
     for match in _INPUT.finditer(form):
@@ -358,6 +351,6 @@ def _fields_of_form(page: str) -> dict[str, str]:
 
 def _said(answer: Answer) -> str:
     """The message of a page that refused a form."""
-    errors = re.findall(r'<ul class="errorlist[^>]*>(.*?)</ul>', answer.text, re.DOTALL)
+    errors = re.findall(r'<p class="(?:notice error|field-error)"[^>]*>(.*?)</p>', answer.text, re.DOTALL)
     text = " ".join(errors) or answer.text
     return f"{answer.status} " + re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))[:400]

@@ -16,7 +16,7 @@ def reply(number, entry, version, **different):
         "categories": [{"path": path} for path in fields["categories"]],
         "concepts": [{"name": name} for name in fields["concepts"]],
         "entities": [{"value": value} for value in fields["entities"]],
-        **{name: fields[name] for name in ("title", "content", "importance", "tags")},
+        **{name: fields[name] for name in ("title", "content", "tags")},
     }
 
 
