@@ -64,7 +64,7 @@ def run_backups(options: Options, times: int, say: Any) -> int:
 
 
 def _back_up_and_restore(campaign: Campaign) -> Restored:
-    ledger, path = campaign.ledger, campaign.options.folder / "lab.torture.backup"
+    ledger, path = campaign.ledger, campaign.options.folder / "torture.backup"
     path.unlink(missing_ok=True)
     before, acknowledged = ledger.standing(), sum(ledger.acknowledged.values())
     begun = time.monotonic()

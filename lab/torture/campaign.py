@@ -327,7 +327,7 @@ class Campaign:
         ids |= self.ids_in_database(range(self.figures.cycles + 1))
         self.ledger.compare(self.read(ids), self.ledger.entries)
         self.check_found(None, query)
-        backup = self.options.folder / "lab.torture.backup"
+        backup = self.options.folder / "torture.backup"
         backup.unlink(missing_ok=True)
         for command in (*self.index_check(), ["check_vocabulary"], ["backup", str(backup)], ["verify", str(backup)]):
             done = self.site.command(*command, seconds=900)
