@@ -15,15 +15,15 @@ from django.test import override_settings
 
 from access.viewer import Viewer, command_viewer
 from categories.models import Category
-from explorer.category_reads import category_list, category_overview, concepts_in
-from explorer.category_requests import (
+from explorer.categories.reads import category_list, category_overview, concepts_in
+from explorer.categories.requests import (
     CATEGORY_SORTS,
     CONCEPT_SORTS,
     CategoryListRequest,
     CategoryRequest,
     ConceptListRequest,
 )
-from explorer.visible_tree import visible_tree
+from explorer.categories.visible_tree import visible_tree
 from lab.bench.peers.engines import load_engines
 from lab.bench.runner import Benchmark, Job, clear_caches
 from lab.bench.vectors import create_model
