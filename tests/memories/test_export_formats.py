@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 
 from access.viewer import command_viewer
-from explorer.take_out import FILES, FILES_FOR_SYSTEMS
+from explorer.explore.take_out import FILES, FILES_FOR_SYSTEMS
 from memories.models import Memory
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
