@@ -8,9 +8,11 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,9 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 
 _MARK = "made by python -m lab.bench"
 _GRACE_SECONDS = 30
+_START_SECONDS = 300
+_POLL_SECONDS = 0.2
+_LOG_LINES = 15
 # They describe another server: its address, and how other machines reach it.
 _SERVER_VARIABLES = ("ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "PORT", "DEBUG")
 
@@ -83,6 +88,24 @@ class Sandbox:
                 except subprocess.TimeoutExpired:
                     child.kill()
                     child.wait()
+
+    @contextmanager
+    def serve(
+        self, is_ready: Callable[[int], bool], environment: Mapping[str, str], *, workers: int = 1
+    ) -> Iterator[tuple[int, int]]:
+        """Run `manage.py up` until the block ends; yield its port and its process id once it is ready."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+        log = self.folder / "server.log"
+        command = ("manage.py", "up", "--port", str(port), "--workers", str(workers))
+        until = time.monotonic() + _START_SECONDS
+        with log.open("wb") as out, self.child(*command, out=out.fileno(), environment=environment) as child:
+            while not is_ready(port):
+                if child.poll() is not None or time.monotonic() > until:
+                    lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+                    raise BenchmarkError("\n".join(["manage.py up did not start:", *(lines or ["no output"])]))
+                time.sleep(_POLL_SECONDS)
+            yield port, child.pid
 
     def environment(self) -> dict[str, str]:
         """The environment variables that lead a process to this sandbox."""

@@ -23,7 +23,6 @@ def _read(entry: Entry, version: Version) -> dict[str, Any]:
         "title": fields["title"],
         "content": fields["content"],
         "memory_type": fields["type"],
-        "importance": fields["importance"],
         "tags": fields["tags"],
         "categories": [{"path": path} for path in fields["categories"]],
         "concepts": [{"name": name} for name in fields["concepts"]],
