@@ -20,10 +20,12 @@ from types import FrameType
 from typing import Any, cast
 from urllib.parse import urlencode
 
+import psycopg
 from django.conf import settings
 from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.backends.postgresql.base import DatabaseWrapper
+from psycopg.conninfo import make_conninfo
 
 _MARK = "made by python -m lab.bench"
 _GRACE_SECONDS = 30
@@ -109,14 +111,11 @@ class Sandbox:
 
     def environment(self) -> dict[str, str]:
         """The environment variables that lead a process to this sandbox."""
-        parameters = connection.get_connection_params()
-        names = {"dbname", "host", "port", "user", "password", *settings.DATABASES["default"].get("OPTIONS", {})}
-        url = {name: str(parameters[name]) for name in sorted(names - {"pool"}) if parameters.get(name)}
         return {
             **{name: value for name, value in os.environ.items() if name not in _SERVER_VARIABLES},
             "DJANGO_SETTINGS_MODULE": "config.settings",
             "MNEMOSCOPE_HOME": str(self.folder),
-            "DATABASE_URL": f"postgresql:///?{urlencode(url)}",
+            "DATABASE_URL": f"postgresql:///?{urlencode(_server())}",
             # Settings may take the model from elsewhere than the environment.
             "EMBEDDING_MODEL": settings.EMBEDDING_MODEL,
         }
@@ -152,6 +151,21 @@ def open_sandbox(folder: Path, database: str, contents: str, *, keep: bool) -> I
             signal.signal(signal.SIGINT, before)
 
 
+def _server() -> dict[str, str]:
+    """Where the server of this process is, its database included."""
+    parameters = connection.get_connection_params()
+    names = {"dbname", "host", "port", "user", "password", *settings.DATABASES["default"].get("OPTIONS", {})}
+    return {name: str(parameters[name]) for name in sorted(names - {"pool"}) if parameters.get(name)}
+
+
+@contextmanager
+def _server_cursor() -> Iterator[psycopg.Cursor[Any]]:
+    """A cursor outside of the databases that are created and dropped."""
+    address = make_conninfo(**{**_server(), "dbname": "postgres"})
+    with psycopg.connect(address, autocommit=True) as server, server.cursor() as cursor:
+        yield cursor
+
+
 def vacuum() -> None:
     """Update statistics, the visibility map and pending index entries, as autovacuum does minutes later."""
     with connection.cursor() as cursor:
@@ -160,7 +174,7 @@ def vacuum() -> None:
 
 def _create(database: str) -> None:
     quoted = connection.ops.quote_name(database)
-    with connection._nodb_cursor() as cursor:
+    with _server_cursor() as cursor:
         # Names sort by their bytes, so that runs on different servers are comparable.
         cursor.execute(f"CREATE DATABASE {quoted} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'")
         cursor.execute(f"COMMENT ON DATABASE {quoted} IS '{_MARK}'")
@@ -171,14 +185,14 @@ def _remove(folder: Path, database: str) -> None:
     if mark is not None:
         if mark.partition(":")[0] != _MARK:
             raise BenchmarkError(f"There is a database {database} that the bench did not make: rename it, or drop it.")
-        with connection._nodb_cursor() as cursor:
+        with _server_cursor() as cursor:
             cursor.execute(f"DROP DATABASE {connection.ops.quote_name(database)} WITH (FORCE)")
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mark_of(database: str) -> str | None:
     """The comment on a database, empty if it has none; None if there is no such database."""
-    with connection._nodb_cursor() as cursor:
+    with _server_cursor() as cursor:
         cursor.execute("SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", [database])
         found = cursor.fetchone()
     return None if found is None else str(found[0] or "")
