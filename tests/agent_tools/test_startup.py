@@ -7,8 +7,8 @@ import pytest
 from django.conf import settings
 from django.db import OperationalError
 
+from agent_tools.calls import ToolRefusedError
 from agent_tools.management.commands import mcp
-from agent_tools.tools import ToolRefusedError
 
 PROGRAM = """
 import os, sys
