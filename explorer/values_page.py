@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from explorer.arrangement import HELP_TEXTS
 from explorer.http import Pager, build_pager
 from explorer.links import Link, curate_url, explore_url, merge_url, removal_url, values_url
 from explorer.matrix_page import plural_label
@@ -76,7 +75,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
     return ValuesContext(
         key=page.facet.key,
         label=spec.label,
-        help_text=HELP_TEXTS[spec.key],
+        help_text=spec.help_text,
         title=f"{heading}: {values}",
         status=values,
         heading=heading,
