@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 
 from access.viewer import Viewer
 from categories.queries import Term
+from explorer.explore.page import problem_notices
 from explorer.graph.node_page import build_node, node_detail, relationship_detail
 from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.graph.path_page import (
@@ -24,7 +25,6 @@ from explorer.graph.path_page import (
 from explorer.graph.queries import ENTITY, NameAmbiguousError, NameUnknownError, NodeKind
 from explorer.graph.table_page import build_table, node_table
 from explorer.http import PageRequest, page_viewer, private, request_pairs
-from explorer.page import problem_notices
 from web.params import Pair
 from web.timing import server_timing
 

@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from jinja2 import UndefinedError
 
-from explorer.page import Notice
+from explorer.explore.page import Notice
 
 
 def shown(source, **values):
