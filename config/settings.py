@@ -210,6 +210,7 @@ INSTALLED_APPS = [
     "search",
     "explorer",
     "curation",
+    "transfer",
     "home",
     "agent_tools",
     "config",  # for the command `up`

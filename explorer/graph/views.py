@@ -51,7 +51,7 @@ def node(request: PageRequest, kind: NodeKind, ref: str) -> HttpResponse:
         return _page(request, "graph/lost.html", {"lost": build_lost(error)}, {}, status=404)
     except NameAmbiguousError as error:
         return _page(request, "graph/lost.html", {"lost": build_lost(error)}, {}, status=300)
-    context = {
+    context: dict[str, object] = {
         "node": build_node(found, problem_notices(problems), viewer.timezone),
         "path": _path_from(found.term, own, viewer) if kind is ENTITY else None,
         "curated": found.term.id if "curate" in viewer.scopes else None,
