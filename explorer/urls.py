@@ -13,7 +13,7 @@ from explorer.views import views as saved_view_pages
 app_name = "explorer"
 urlpatterns = [
     path("explore/", views.explore, name="explore"),
-    path("explore/calendar/", views.calendar_page, name="calendar"),
+    path("explore/calendar/", views.calendar),
     path("explore/matrix/", views.matrix_page, name="matrix"),
     path("explore/facets/", views.arrange_facets, name="arrange"),
     path("explore/text/", views.edit_text, name="text"),

@@ -33,7 +33,6 @@ from explorer.http import Pager, PageSize, build_pager
 from explorer.links import (
     Link,
     arrange_url,
-    calendar_url,
     compare_url,
     explore_url,
     matrix_url,
@@ -163,7 +162,6 @@ class ExplorerContext:
     """The query as hidden fields, for other forms."""
     matrix_url: str
     """The table of counts of the results; empty if there are none."""
-    calendar_url: str
     arrange_url: str
     hidden_facets: int
     why_url: str
@@ -256,7 +254,6 @@ def build_context(
         empty=empty,
         pairs=form_fields(query),
         matrix_url=matrix_url(query) if unified is None and empty is None else "",
-        calendar_url=calendar_url(query) if unified is None and empty is None else "",
         arrange_url=arrange_url(query),
         hidden_facets=len(arrangement.places) - len(panels) if result.facets else 0,
         why_url=why_not_url(query),

@@ -20,7 +20,6 @@ from explorer.categories.page import build_browser, build_lost, category_url
 from explorer.categories.visible_tree import CategoryNotFoundError
 from explorer.compare.matrix_page import MatrixPageRequest, build_matrix
 from explorer.explore.arrangement import USUAL, ArrangementForm
-from explorer.explore.calendar_page import CalendarRequest, build_calendar
 from explorer.explore.page import (
     Notice,
     build_context,
@@ -63,7 +62,6 @@ from memories.models import Project
 from memories.queries import MemoryDetail, memory_details, memory_version, timeline_around
 from memories.recalls import opened, recalls_of
 from memories.services import MemoryNotFoundError, memory_version_restore
-from search.calendar_days import calendar_days
 from search.facets import FACET, FACETS
 from search.matrix import matrix
 from search.query import SearchQuery
@@ -308,11 +306,14 @@ def matrix_page(request: PageRequest) -> HttpResponse:
 
 @require_safe
 @login_required
-def calendar_page(request: PageRequest) -> HttpResponse:
-    asked, query, problems = read_with_query(CalendarRequest, request_pairs(request))
-    found = calendar_days(query, asked.year, page_viewer(request))
-    context = build_calendar(query, found, problem_notices(problems))
-    return private(render(request, "explorer/calendar.html", {"calendar": context}))
+def calendar(request: PageRequest) -> HttpResponse:
+    """A saved address of the calendar that was a page: the days of its year are among the results."""
+    pairs = request_pairs(request)
+    query, _ = read_query([pair for pair in pairs if pair[0] != "year"])
+    year = dict(pairs).get("year", "")
+    if year.isdecimal() and 0 < int(year) <= 9999:
+        query = query.between(f"{int(year):04}-01-01", f"{int(year):04}-12-31")
+    return private(HttpResponseRedirect(explore_url(query)))
 
 
 @require_safe

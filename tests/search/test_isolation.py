@@ -188,7 +188,7 @@ PAGES = [
     "/graph/entity/person:Mio/?depth=2",
     "/graph/entity/zed:zanzibar/",
     "/graph/concept/temperature/",
-    "/graph/path/?from=person:Mio&to=zanzibr&together=1",
+    "/graph/entity/person:Mio/?to=zanzibr&together=1",
 ]
 
 
