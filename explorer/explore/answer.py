@@ -100,7 +100,7 @@ class ExploreRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PageAnswer:
     """The result of a query. Of a unified search, `result` is that of the memories alone, with all facets."""
 
     result: SearchResult
@@ -132,12 +132,12 @@ class Answer:
         return best_known(self.result, viewer)
 
 
-def answer(query: PageQuery, viewer: Viewer, *, detail: HitDetail) -> Answer:
+def answer(query: PageQuery, viewer: Viewer, *, detail: HitDetail) -> PageAnswer:
     """The answer to a query with all that a page shows of it, memories alone unless it asks for all kinds."""
     if query.is_unified:
         found = unified(query, viewer, include_facets=True, with_corpus=True, lenient=True)
-        return Answer(found.answer, found)
-    return Answer(
+        return PageAnswer(found.answer, found)
+    return PageAnswer(
         run(
             query,
             viewer,
@@ -151,9 +151,9 @@ def answer(query: PageQuery, viewer: Viewer, *, detail: HitDetail) -> Answer:
     )
 
 
-def place_in_answer(query: PageQuery, viewer: Viewer) -> Answer:
+def place_in_answer(query: PageQuery, viewer: Viewer) -> PageAnswer:
     """The answer with the ids of the results alone."""
     if query.is_unified:
         found = unified(query, viewer, lenient=True)
-        return Answer(found.answer, found)
-    return Answer(run(query, viewer, detail=HitDetail.INDEX, lenient=True))
+        return PageAnswer(found.answer, found)
+    return PageAnswer(run(query, viewer, detail=HitDetail.INDEX, lenient=True))

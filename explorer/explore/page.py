@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 
-from explorer.explore.answer import Answer
+from explorer.explore.answer import PageAnswer
 from explorer.explore.arrangement import USUAL, Arrangement
 from explorer.explore.cards import (
     HitCard,
@@ -114,7 +114,7 @@ class ExplorerContext:
     """The explore page. Each part of it is built when the template comes to it."""
 
     query: PageQuery
-    answer: Answer
+    answer: PageAnswer
     problems: Sequence[Notice] = ()
     """Notices about parameters that cannot be read; `notes` are others."""
     notes: Sequence[Notice] = ()
@@ -263,7 +263,7 @@ class ExplorerContext:
         return f"of {everything:,}" if self.result.total != everything else ""
 
     @property
-    def matched(self) -> str:
+    def match_text(self) -> str:
         result, took = self.result, f"{self.result.took_ms:,.0f} ms"
         if found := self.answer.unified:
             grouped = f"{found.grouped:,} more {'is' if found.grouped == 1 else 'are'} grouped under them · "

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from access.viewer import Viewer
-from explorer.explore.answer import FIRST, LAST, Answer, panel_url
+from explorer.explore.answer import FIRST, LAST, PageAnswer, panel_url
 from explorer.history.page import HistoryContext
 from explorer.links import explore_url, memory_url
 from explorer.memory.page import MemoryContext, build_memory
@@ -67,7 +67,7 @@ def _other_page(query: SearchQuery, page: int, end: str) -> str:
     return panel_url(query.model_copy(update={"page": page}), end) if page > 0 else ""
 
 
-def open_panel(query: SearchQuery, memory_id: int, found: Answer, viewer: Viewer) -> PanelContext | None:
+def open_panel(query: SearchQuery, memory_id: int, found: PageAnswer, viewer: Viewer) -> PanelContext | None:
     """The panel of a memory, which is recorded as opened; None if the viewer may not open it."""
     detail = memory_details(viewer, [memory_id]).get(memory_id)
     if detail is None:

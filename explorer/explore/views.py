@@ -7,7 +7,7 @@ from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.views.decorators.http import require_safe
 
 from access.viewer import Viewer
-from explorer.explore.answer import Answer, ExploreRequest, answer, panel_url, place_in_answer
+from explorer.explore.answer import ExploreRequest, PageAnswer, answer, panel_url, place_in_answer
 from explorer.explore.page import ExplorerContext, Notice, problem_notices, typed_notices
 from explorer.explore.panel import open_panel
 from explorer.explore.take_out import build_take_out
@@ -78,7 +78,7 @@ def explore(request: PageRequest) -> HttpResponse:
     )
 
 
-def _bar(query: PageQuery, found: Answer, viewer: Viewer, missing: list[Notice]) -> ViewBar | None:
+def _bar(query: PageQuery, found: PageAnswer, viewer: Viewer, missing: list[Notice]) -> ViewBar | None:
     """The bar of the saved view that the reader is in; a notice among the `missing` ones if it is not there."""
     if query.saved_view:
         try:

@@ -1,6 +1,5 @@
 """The status page."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import messages
@@ -11,14 +10,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from access.viewer import may_write_everything
-from explorer.explore.page import problem_notices
-from explorer.http import PageRequest, page_response, page_viewer, request_pairs, wants_fragment
-from explorer.status.course import build_course, without_trends
+from explorer.http import PageRequest, page_response, page_viewer, wants_fragment
 from explorer.status.measures import backup_is_running, backup_start, measure_groups, to_watch
 from explorer.status.reads import build_status, site_status
-from explorer.status.site_history import SiteHistoryRequest, site_history
-from web.params import QueryError
-from web.validation import Problem
 
 
 @require_safe
@@ -28,22 +22,12 @@ def status(request: PageRequest) -> HttpResponse:
     state = site_status(viewer)
     context: dict[str, Any] = {"status": build_status(state)}
     if not wants_fragment(request):
-        asked, problems = SiteHistoryRequest(), list[Problem]()
-        try:
-            asked = SiteHistoryRequest.from_pairs(request_pairs(request))
-        except QueryError as error:
-            problems.extend(error.problems)
-        groups, course = measure_groups(viewer, state), None
-        if viewer.project_ids is None:
-            found, page = site_history(viewer, asked.span, datetime.now(UTC)), reverse("explorer:status")
-            course = build_course(found, groups, viewer.timezone, lambda span: f"{page}?span={span}")
+        groups = measure_groups(viewer, state)
         context |= {
             "to_watch": to_watch(groups),
             "may_act": may_write_everything(viewer),
             "backup_runs": viewer.project_ids is None and backup_is_running(),
-            "groups": course.groups if course else without_trends(groups),
-            "course": course,
-            "notices": problem_notices(problems),
+            "groups": groups,
         }
     return page_response(request, "memories/status.html", context, partial="status", timings={})
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from explorer.explore.answer import Answer
+from explorer.explore.answer import PageAnswer
 from explorer.explore.page import ExplorerContext
 from explorer.page_query import PageQuery
 from search.facets import FacetValue
@@ -61,7 +61,7 @@ def answer(query, **changes):
 def context_of(querystring="", zone=UTC, corpus=CORPUS, opened=(), **changes):
     query = query_of(querystring)
     result = answer(query, corpus=corpus, **changes)
-    return ExplorerContext(query, Answer(result), reader_zone=zone, now=NOW, opened=opened)
+    return ExplorerContext(query, PageAnswer(result), reader_zone=zone, now=NOW, opened=opened)
 
 
 def panel_of(facet, querystring="", corpus=CORPUS):
