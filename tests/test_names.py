@@ -20,8 +20,8 @@ IRREGULAR = {"brought", "found", "given", "kept", "known", "made", "said", "seen
 
 def definitions():
     """Every function and class outside tests and migrations, with its file."""
-    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for name in listed.stdout.split():
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.split():
         if not name.startswith(("tests/", "lab/")) and "/migrations/" not in name and (ROOT / name).exists():
             for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -42,8 +42,11 @@ def faults():
             classes[node.name] += node.name not in GIVEN_MEANING
         elif is_participle(node.name):
             participles.add(node.name)
-    most = MOST_OF_A_PRIVATE_NAME
-    yield from (f"defined more than {most} times: {name}" for name, number in private.items() if number > most)
+    yield from (
+        f"defined more than {MOST_OF_A_PRIVATE_NAME} times: {name}"
+        for name, n in private.items()
+        if n > MOST_OF_A_PRIVATE_NAME
+    )
     yield from (f"a class of two meanings: {name}" for name, n in classes.items() if n > 1)
     yield from (f"a participle alone: {name}" for name in participles)
 

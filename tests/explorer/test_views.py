@@ -457,8 +457,8 @@ def test_error_pages_say_what_to_do(reader, django_assert_num_queries, settings)
 
     with django_assert_num_queries(0):
         assert "Something went wrong" in render_to_string("500.html", {"request_id": ""})
-    for name in ("400.html", "403.html"):
-        assert "every memory, by words and by filters" in render_to_string(name)
+    for name, values in (("400.html", {"length": 0}), ("403.html", {"exception": ""})):
+        assert "every memory, by words and by filters" in render_to_string(name, values)
 
 
 def test_page_leaves_nothing_of_itself_to_the_garbage_collector(rf, admin_user):
@@ -471,7 +471,7 @@ def test_page_leaves_nothing_of_itself_to_the_garbage_collector(rf, admin_user):
     request.user, request.htmx = admin_user, HtmxDetails(request)
     gc.disable()
     try:
-        page_response(request, "400.html", {"shown": shown}, partial="", timings={})
+        page_response(request, "400.html", {"shown": shown, "length": 0}, partial="", timings={})
         del shown
         assert watched() is None
     finally:
