@@ -186,21 +186,6 @@ def test_plurals_of_short_tags_share_few_trigrams_and_are_found(db):
     assert set(pairs(Kind.TAG_DUPLICATE)) == {("bugs", "bug"), ("boxes", "box")}
 
 
-def test_tags_that_are_forms_of_one_word_are_found(db):
-    forms = {
-        ("k8s", "kubernetes"): 0.8,
-        ("machine-learning", "ml"): 0.5,
-        ("postgers", "postgres"): 0.7,
-        ("test", "testing"): 0.65,
-        ("cache", "caching"): 0.65,
-    }
-    others = ["auth", "authentication", "authorization", "a1b", "go", "gos", "k9s", "_test", "cd.if", "ci"]
-    remember("mill", "One", "One.", tags=[*(name for pair in forms for name in pair), *others])
-    made(Kind.TAG_DUPLICATE)
-    rows = Suggestion.objects.filter(kind=Kind.TAG_DUPLICATE)
-    assert {tuple(sorted((row.proposal["from"], row.proposal["into"]))): row.confidence for row in rows} == forms
-
-
 # --- memories --------------------------------------------------------------------------------------------------------
 
 FIRE = "Fire the oven with beech wood for two hours before the first loaves go in, and keep the door shut meanwhile."
