@@ -21,9 +21,8 @@ from search.unified import legs
 from search.unified.service import best_known, unified
 from tests.agent_tools.conftest import key_for
 from tests.html import html_of
-from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
+from tests.unified_corpus import AtOnce, fill_with_mill
 from tests.vectors import MODEL
-from web.cache import clear_caches
 
 pytestmark = pytest.mark.django_db
 
@@ -32,9 +31,7 @@ pytestmark = pytest.mark.django_db
 def mill(db, tmp_path, monkeypatch):
     monkeypatch.setattr(legs, "_threads", AtOnce())
     query.use_embedder(MODEL)
-    bring_in_mill(tmp_path)
-    embed_all()
-    clear_caches()
+    fill_with_mill(tmp_path)
     yield dict(Memory.objects.values_list("external_id", "pk"))
     query.forget()
 

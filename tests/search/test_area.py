@@ -11,6 +11,9 @@ from search.facets import STATES
 from search.query import SearchQuery
 from search.run import run
 from search.why_not import why_not
+from tests.search.conftest import EVERY_COUNT
+
+pytestmark = EVERY_COUNT
 
 # Around the first two places of the first row; the last corner is no place.
 FIRST_TWO = "1_0.0_20000.0_20000.9000_0.9000"

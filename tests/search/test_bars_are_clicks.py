@@ -17,7 +17,10 @@ from search.engines.sql import local_day as sql_local_day
 from search.histogram import bar_edges, bucket_end, bucket_start, build_histogram, build_hours, hour_edges
 from search.query import Interval, SearchQuery
 from search.run import run
+from tests.search.conftest import EVERY_COUNT
 from text.dates import check_date, local_day, zone_names
+
+pytestmark = EVERY_COUNT
 
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 # Around a change: just before and after, and at distances that lie in bars on either side.

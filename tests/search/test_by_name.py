@@ -19,8 +19,11 @@ from search.query import SearchQuery
 from search.run import run
 from search.why_not import why_not
 from tests.html import html_of
+from tests.search.conftest import BOTH_ENGINES
 from tests.vectors import embed_everything
 from web.cache import clear_caches
+
+pytestmark = BOTH_ENGINES
 
 
 def ask(querystring, viewer, **options):

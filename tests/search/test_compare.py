@@ -12,7 +12,10 @@ from search.facet_counts import log_likelihood
 from search.histogram import DayCounts
 from search.run import run
 from search.slices import read_comparison, slice_query, with_value
+from tests.search.conftest import EVERY_COUNT
 from web.params import QueryError
+
+pytestmark = EVERY_COUNT
 
 
 def ask(querystring, viewer):

@@ -8,7 +8,10 @@ from memories.models import Project
 from search.histogram_split import SPLIT_KEYS
 from search.query import SearchQuery
 from search.run import run
+from tests.search.conftest import EVERY_COUNT
 from tests.search.queries import queries
+
+pytestmark = EVERY_COUNT
 
 
 def divided(viewer, key, **query):

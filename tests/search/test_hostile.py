@@ -16,7 +16,10 @@ from search.query import SearchQuery
 from search.run import run
 from tests.hostile import TEXTS
 from tests.html import html_of
+from tests.search.conftest import BOTH_ENGINES
 from web.params import QueryError
+
+pytestmark = BOTH_ENGINES
 
 FAILED = "Internal error"
 FILTERS = ("tag", "category", "type", "concept", "author", "entity", "agent", "project", "source", "state")

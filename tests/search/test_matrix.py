@@ -10,7 +10,10 @@ from search.engines.index import counts as index_counts
 from search.matrix import MatrixRequest, matrix
 from search.query import SearchQuery
 from search.run import run
+from tests.search.conftest import EVERY_COUNT
 from web.params import QueryError
+
+pytestmark = EVERY_COUNT
 
 
 def table(querystring, viewer, **request):

@@ -28,9 +28,12 @@ from search.ranking import COMPARED
 from search.run import run
 from tests.html import html_of
 from tests.oracle import facet_counts, load_documents, matching
+from tests.search.conftest import BOTH_ENGINES
 from tests.search.queries import EVERYTHING, facet
 from tests.vectors import embed_everything, similarity
 from web.cache import clear_caches
+
+pytestmark = BOTH_ENGINES
 
 
 def ask(querystring, viewer, **options):

@@ -13,7 +13,10 @@ from search.engines.base import EngineTimeoutError
 from search.meaning_map import MapTooSlowError, hits_at, map_field, map_groups, map_regions
 from search.query import SearchQuery
 from tests.map_corpus import move
+from tests.search.conftest import BOTH_ENGINES
 from web.params import QueryError
+
+pytestmark = BOTH_ENGINES
 
 WHOLE = Tile()
 EVERY_TILE = [Tile(1, column, row) for column in (0, 1) for row in (0, 1)]

@@ -19,7 +19,10 @@ from search.engines.postgres import PostgresEngine
 from search.query import SearchQuery, Sort
 from search.result import FacetListing, HitDetail
 from search.run import facet_page, run
+from tests.search.conftest import EVERY_COUNT
 from tests.search.queries import EVERYTHING, facet
+
+pytestmark = EVERY_COUNT
 
 
 def ask(querystring, viewer, **options):

@@ -6,8 +6,11 @@ from hypothesis import strategies as st
 
 from search.query import SearchQuery
 from search.run import run
+from tests.search.conftest import EVERY_COUNT
 from tests.search.queries import EVERYTHING, queries
 from web.cache import clear_caches
+
+pytestmark = EVERY_COUNT
 
 
 @pytest.mark.parametrize("engine", ["postgres"], indirect=True)

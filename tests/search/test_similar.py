@@ -10,11 +10,12 @@ from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memor
 from memories.services import MemoryNotFoundError
 from search.similar import SimilarRequest, similar_memories, similar_to_text
 from tests.explorer.memory.test_memory_page import make
+from tests.search.conftest import BOTH_ENGINES
 from tests.vectors import MODEL, embed_everything
 from web.cache import clear_caches
 from web.params import QueryError
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, BOTH_ENGINES]
 
 
 @pytest.fixture

@@ -13,7 +13,10 @@ from search.run import run
 from search.unified import legs
 from search.unified.service import unified
 from search.why_not import why_not
+from tests.search.conftest import BOTH_ENGINES
 from tests.unified_corpus import AtOnce
+
+pytestmark = BOTH_ENGINES
 
 OLD, NEW = "No sugar on the tables", "Sugar on every table"
 BOTH = "q=sugar superseded winter&state=active&state=superseded"

@@ -10,9 +10,10 @@ from access.viewer import command_viewer
 from memories.models import Memory, Project
 from memories.services import MemoryNotFoundError
 from search.timeline import TimelineRequest, timeline
+from tests.search.conftest import BOTH_ENGINES
 from web.params import QueryError
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, BOTH_ENGINES]
 
 FIELDS = {"id", "title", "created_at", "memory_type", "project"}
 

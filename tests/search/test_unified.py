@@ -20,10 +20,13 @@ from search.run import run
 from search.unified import legs
 from search.unified.legs import LEGS, TERM_KINDS, LegState, ResultKind, Way
 from search.unified.service import unified
-from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
+from tests.search.conftest import BOTH_ENGINES
+from tests.unified_corpus import AtOnce, embed_all, fill_with_mill
 from text.analysis import index_terms, raw_tokens
 from text.query_syntax import parse_text, plain_text_of
 from web.params import QueryError
+
+pytestmark = BOTH_ENGINES
 
 SLOWLY = hypothesis_settings(
     max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -375,8 +378,7 @@ def test_without_a_model_the_legs_by_meaning_say_why(mill, everyone):
 def in_threads(transactional_db, query_model, tmp_path, settings):
     """The corpus, committed so that the threads of the legs can read it."""
     settings.SEARCH_ENGINE = "postgres"
-    bring_in_mill(tmp_path)
-    embed_all()
+    fill_with_mill(tmp_path)
 
 
 def test_legs_have_threads_and_connections_of_their_own(in_threads, everyone, monkeypatch):

@@ -18,9 +18,12 @@ from search.query import SearchQuery
 from search.run import run
 from search.why_not import WhyNotRequest, why_not
 from tests.html import html_of
+from tests.search.conftest import BOTH_ENGINES
 from tests.search.queries import queries
 from tests.search.test_meaning import by_meaning
 from web.params import QueryError
+
+pytestmark = BOTH_ENGINES
 
 SLOWLY = hypothesis_settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

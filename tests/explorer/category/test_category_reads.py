@@ -23,8 +23,9 @@ from memories.services import memory_create
 from search.engines import select_engine
 from search.query import SearchQuery
 from tests.embedding import embed_all
+from tests.search.conftest import BOTH_ENGINES
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, BOTH_ENGINES]
 
 
 def overview(viewer, name, **asked):
