@@ -33,8 +33,8 @@ from access.viewer import Viewer, viewer_of_user
 from agent_tools.claude_mem import worker
 from agent_tools.messages import JsonRpcError, check_in_batch, messages_in
 from agent_tools.workflow import DEFAULT_PROFILE
-from home.jobs import check_may_import
-from home.uploads import MAX_FORM
+from transfer.jobs import check_may_import
+from transfer.uploads import MAX_FORM
 from web.admission import requests
 from web.bodies import BODY, Allowance, BodyTooLargeError, read_again, send_response
 from web.errors import ApiError, sentences

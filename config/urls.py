@@ -43,7 +43,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("access.urls")),
     path("", include("explorer.urls")),
     path("", include("curation.urls")),
-    path("", include("home.urls")),
+    path("", include("transfer.urls")),
     path("", include("explorer.graph.urls")),
     path("", include("curation.suggestions.urls")),
     path("api/", api.urls),

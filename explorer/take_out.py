@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from explorer.links import Link, path_of
 from explorer.page_query import PageQuery
-from memories.exporters.registry import FORMATS
 from search.query import SearchQuery
 from search.result import SearchResult
 from text.formatting import number
+from transfer.formats.export_registry import FORMATS
 
 
 @dataclass(frozen=True, slots=True)

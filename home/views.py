@@ -11,11 +11,11 @@ from django.views.decorators.http import require_safe
 from access.viewer import may_write_everything
 from explorer.http import page_viewer, private, request_pairs
 from explorer.page import problem_notices
-from home.import_views import import_context
 from home.overview import FIRST_SPAN, HomeRequest, overview
 from home.page import build_home
-from home.queries import is_empty, only_sample
 from home.visits import visit_record
+from transfer.queries import is_empty, only_sample
+from transfer.views import import_context
 
 
 @require_safe

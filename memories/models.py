@@ -115,7 +115,7 @@ class ImportBatch(models.Model):
 
 class FollowedSource(models.Model):
     """A source of memories on this machine that is followed: what changes there is changed here. See
-    `memories/following/`.
+    `transfer/follow/`.
 
     `version` rises with every reading that found something, so that of two readers at the same time one gives up.
     """

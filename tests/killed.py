@@ -18,11 +18,11 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 
-from curation.management.commands import import_memories  # noqa: F401 - so that no fork has to
-from memories.importers import blocks
 from search.engines import crash_points
 from search.engines.index import follower, import_sink  # noqa: F401
 from search.engines.vectors import writer  # noqa: F401
+from transfer import blocks
+from transfer.management.commands import import_memories  # noqa: F401 - so that no fork has to
 
 FORKED = multiprocessing.get_context("forkserver")
 FORKED.set_forkserver_preload([__name__])

@@ -6,13 +6,10 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from transfer.models import ImportJob
 
 from curation.suggestions.generate import suggest
 from curation.suggestions.proposals import Kind
-from home.models import ImportJob
-from memories.following.services import source_new
-from memories.following.sync import Choices, source_sync
-from memories.importers.registry import importer_named
 from memories.models import FollowedSource, ImportBatch, Memory
 from memories.records import MemoryChanges
 from memories.services import memory_update
@@ -20,6 +17,9 @@ from search.models import SavedView
 from tests.browser.pages import addresses
 from tests.curation.suggestions.conftest import EVERYTHING, remember
 from tests.map_corpus import put_on_map
+from transfer.follow.services import source_new
+from transfer.follow.sync import Choices, source_sync
+from transfer.formats.registry import importer_named
 
 AXE = next((Path(__file__).parent / "vendor").glob("axe-core-*/axe.min.js"))
 EVERY_RULE = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}

@@ -12,30 +12,30 @@ from threading import Thread
 import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Error, expect
+from transfer.models import ImportJob
 
 from access.viewer import command_viewer
-from home.following import Follower
-from home.import_process import jobs_run
-from home.models import ImportJob
 from memories.models import Memory
 from memories.records import MemoryChanges
 from memories.services import memory_update
 from tests.home.test_previews import make_previews_here
 from tests.memories.foreign import write_database
 from tests.memories.test_importers_claude_mem import OBSERVATION, PRESENT, SESSION, VERSIONS
+from transfer.follow.process import Follower
+from transfer.process import jobs_run
 
 
 @pytest.fixture
 def site(live_server, settings, tmp_path, monkeypatch):
     """A site without memories, whose imports begin when a test says so."""
     settings.HOME = tmp_path
-    monkeypatch.setattr("home.jobs.start_once", lambda arguments: None)
-    monkeypatch.setattr("home.previews.start_once", lambda arguments: Thread(target=make_previews_here).start())
-    monkeypatch.setattr("home.previews._START_SECONDS", 0.0)
-    monkeypatch.setattr("home.import_process.ImportSink", None)
-    monkeypatch.setattr("home.following.ImportSink", None)
+    monkeypatch.setattr("transfer.jobs.start_once", lambda arguments: None)
+    monkeypatch.setattr("transfer.previews.start_once", lambda arguments: Thread(target=make_previews_here).start())
+    monkeypatch.setattr("transfer.previews._START_SECONDS", 0.0)
+    monkeypatch.setattr("transfer.process.ImportSink", None)
+    monkeypatch.setattr("transfer.follow.process.ImportSink", None)
     monkeypatch.delenv("CLAUDE_MEM_DATA_DIR", raising=False)
-    monkeypatch.setattr("home.import_views.PART", 64)
+    monkeypatch.setattr("transfer.views.PART", 64)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     return live_server
 

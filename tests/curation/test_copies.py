@@ -13,15 +13,12 @@ from access.keys import make_key
 from access.models import ApiKey, AuditEvent
 from access.viewer import command_viewer, viewer_of_key, viewer_of_user
 from categories.models import Category, Concept, LocalText
-from curation.import_undo import batch_undo
 from curation.models import Curation
 from curation.schemas import Merge, Rename
 from curation.services import curation_apply, curation_undo
 from curation.suggestions.models import Suggestion
 from curation.suggestions.services import policy_set, suggestion_accept, suggestion_reject, suggestion_undo
 from memories.changes import changes
-from memories.exporters.jsonl import Selection, export_lines
-from memories.exporters.tables import IN_MEMORIES, NOT_EXPORTED, ROW_TABLES
 from memories.history import memory_history
 from memories.models import Corpus, Memory, Project, Session
 from memories.recalls import RecallLog
@@ -32,6 +29,9 @@ from search.query import SearchQuery
 from search.saved_views import saved_view_create, view_mark
 from tests.curation.conftest import number
 from tests.memories.imports import last_batch
+from transfer.export import Selection, export_lines
+from transfer.tables import IN_MEMORIES, NOT_EXPORTED, ROW_TABLES
+from transfer.undo import batch_undo
 
 pytestmark = pytest.mark.django_db
 

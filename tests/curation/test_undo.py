@@ -5,7 +5,6 @@ import pytest
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import Category, Concept
-from curation.import_undo import batch_undo
 from curation.models import Curation
 from curation.queries import TermNotFoundError, visible_curations
 from curation.schemas import Alias, Merge, Move, Rename, Retag, Split
@@ -16,6 +15,7 @@ from memories.models import ImportBatch, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_update
 from tests.curation.conftest import dump, number
+from transfer.undo import batch_undo
 
 pytestmark = pytest.mark.django_db
 

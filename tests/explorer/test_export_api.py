@@ -11,11 +11,11 @@ from django.test import Client
 
 from access.keys import make_key
 from access.viewer import command_viewer
-from memories.exporters.formats import table
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from tests.memories.imports import run as import_run
+from transfer.formats.files import table
 
 pytestmark = pytest.mark.django_db
 

@@ -1,7 +1,9 @@
 """Fixtures of searches for the tests of the home page."""
 
-from home import import_api, import_views, previews
 from tests.search.conftest import *  # noqa: F403
+from transfer import api as import_api
+from transfer import previews
+from transfer import views as import_views
 
 preview_of = previews.preview_of
 

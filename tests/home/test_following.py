@@ -9,24 +9,24 @@ from types import SimpleNamespace
 import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
+from transfer.models import ImportJob
 
 from access.keys import make_key
 from access.viewer import command_viewer, viewer_of_user
-from home import following
-from home.following import Follower, follower_started
-from home.import_process import jobs_run
-from home.models import ImportJob
-from memories.following import watch
-from memories.following.services import source_gone_settle, source_new, source_stop
-from memories.following.sync import source_has_changed
-from memories.following.watch import SourceWatch
-from memories.importers.registry import importer_for
 from memories.models import FollowedSource, Memory, SourceConflict
 from memories.records import MemoryChanges
 from memories.services import memory_update
 from tests.html import html_of
 from tests.memories.foreign import write_database
 from tests.memories.test_importers_claude_mem import OBSERVATION, PRESENT, SESSION, VERSIONS
+from transfer.follow import process as following
+from transfer.follow import watch
+from transfer.follow.process import Follower, follower_started
+from transfer.follow.services import source_gone_settle, source_new, source_stop
+from transfer.follow.sync import source_has_changed
+from transfer.follow.watch import SourceWatch
+from transfer.formats.registry import importer_for
+from transfer.process import jobs_run
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def no_index(settings, tmp_path, monkeypatch):
     settings.HOME = tmp_path
-    monkeypatch.setattr("home.following.ImportSink", None)
+    monkeypatch.setattr("transfer.follow.process.ImportSink", None)
 
 
 @pytest.fixture
@@ -291,7 +291,7 @@ def test_conflict_is_shown_with_both_sides_and_decided(owner, conflict, take, te
 
 
 def test_when_most_is_gone_the_page_asks_and_then_the_source_is_stopped(owner, notes, monkeypatch):
-    monkeypatch.setattr("memories.following.sync.MANY", 0)
+    monkeypatch.setattr("transfer.follow.sync.MANY", 0)
     (notes / "sencha.md").write_text("# Sencha\n\nA tea.")
     source = followed(notes)
     Follower().once()
@@ -310,7 +310,7 @@ def test_when_most_is_gone_the_page_asks_and_then_the_source_is_stopped(owner, n
 
 
 def test_import_of_a_source_that_changed_since_is_undone_all_the_same_if_somebody_insists(owner, notes, monkeypatch):
-    monkeypatch.setattr("home.jobs._start", lambda: None)
+    monkeypatch.setattr("transfer.jobs._start", lambda: None)
     source = followed(notes)
     Follower().once()
     first = source.batches.get()
@@ -410,7 +410,7 @@ def test_found_stores_are_followed_from_the_page_if_their_format_is(owner, store
     "path", ["/etc/hostname", "/nowhere", "bad\0path", ""], ids=["of this machine", "missing", "no path", "empty"]
 )
 def test_only_known_places_are_looked_at_before_they_are_followed(owner, monkeypatch, path):
-    monkeypatch.setattr("home.follows.importer_for", lambda path: pytest.fail(f"{path} was read"))
+    monkeypatch.setattr("transfer.follow.sources.importer_for", lambda path: pytest.fail(f"{path} was read"))
     page = owner.post("/imports/start/", {"path": [path], "follow": "1"}, follow=True)
     assert "is not among the known places of this machine" in html_of(page)
 

@@ -13,19 +13,20 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
+from transfer.models import ImportJob
 
 from access.keys import make_key, revoke_key
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_user
-from home import import_process, jobs, previews, uploads
-from home.import_process import jobs_run
-from home.jobs import FullRightsError, ImportForbiddenError, JobStateError
-from home.models import ImportJob
-from home.uploads import FileToSend, upload_append, upload_begin
-from memories.importers.base import Importer, ImportFailedError, Options, Reading, SourceRecord
 from memories.models import ImportBatch, Memory, Project
 from tests.home.conftest import make_previews_when_asked
 from tests.html import html_of
+from transfer import jobs, previews, uploads
+from transfer import process as import_process
+from transfer.formats.base import Importer, ImportFailedError, Options, Reading, SourceRecord
+from transfer.jobs import FullRightsError, ImportForbiddenError, JobStateError
+from transfer.process import jobs_run
+from transfer.uploads import FileToSend, upload_append, upload_begin
 
 pytestmark = pytest.mark.django_db
 
@@ -41,9 +42,9 @@ FILE = "".join(json.dumps(line) + "\n" for line in LINES).encode()
 def place(settings, tmp_path, monkeypatch):
     """A home folder of the test's own, and no process of its own for imports: tests do what is queued themselves."""
     settings.HOME = tmp_path
-    monkeypatch.setattr("home.jobs.start_once", lambda arguments: None)
+    monkeypatch.setattr("transfer.jobs.start_once", lambda arguments: None)
     make_previews_when_asked(monkeypatch)
-    monkeypatch.setattr("home.import_process.ImportSink", None)
+    monkeypatch.setattr("transfer.process.ImportSink", None)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for name in ("CLAUDE_MEM_DATA_DIR", "CLAUDE_CONFIG_DIR", "MEMORY_FILE_PATH", "BASIC_MEMORY_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -223,7 +224,7 @@ def test_an_import_is_cancelled_while_it_waits_and_while_it_runs(owner, client, 
     assert (again.status_code, again.json()["detail"]) == (409, "The sample is failed: there is nothing to cancel.")
     assert "The sample <small>cancelled</small>" in html_of(owner.get(f"/imports/{job.pk}/"))
     owner.post(f"/imports/{job.pk}/import/")
-    monkeypatch.setattr("memories.importers.blocks.BLOCK", 40)
+    monkeypatch.setattr("transfer.blocks.BLOCK", 40)
     written = import_process.import_path
 
     def cancel_elsewhere():
@@ -392,7 +393,7 @@ def test_failed_uploads_are_removed_after_days_too_and_announced_bytes_are_as_go
     assert list(ImportJob.objects.values_list("name", flat=True)) == ["first.csv"]
     assert not Path(failed.path).exists()
     monkeypatch.setattr(uploads, "_SPARE", 0)
-    monkeypatch.setattr("home.uploads.shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
+    monkeypatch.setattr("transfer.uploads.shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
     with pytest.raises(uploads.UploadRefusedError, match="not enough space"):
         upload_begin(files=[FileToSend("second.csv", 600)], viewer=command_viewer())
     assert upload_begin(files=[FileToSend("third.csv", 400)], viewer=command_viewer()).state == "uploading"
@@ -452,7 +453,7 @@ def test_preview_names_what_is_left_out_of_rows_and_is_made_once_for_each_way_to
     assert "Taken with a note" in page
     assert "created_at" in page
     assert "Import 1 memory</button>" in page
-    monkeypatch.setattr("home.previews.importer_of", None)
+    monkeypatch.setattr("transfer.previews.importer_of", None)
     headers = key("read", "write", "curate")
     path = f"/api{job.rstrip('/')}"
     (noted,) = client.get(path, headers=headers).json()["preview"]["notes"]

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
+from transfer.models import ImportJob
 
 from access.keys import make_key
 from access.models import Membership
 from access.viewer import command_viewer
 from categories.models import Category, Concept, ConceptLink, LocalText
-from home.import_process import jobs_run
-from home.models import ImportJob
-from memories.importers.jsonl import EXPORT_VERSION
 from memories.models import ImportBatch, Memory, Project
 from tests.home.conftest import make_previews_when_asked
 from tests.html import html_of
 from tests.memories.imports import run
+from transfer.formats.jsonl import EXPORT_VERSION
+from transfer.process import jobs_run
 
 pytestmark = pytest.mark.django_db
 
@@ -29,9 +29,9 @@ SECRET = [
 @pytest.fixture(autouse=True)
 def place(settings, tmp_path, monkeypatch):
     settings.HOME = tmp_path
-    monkeypatch.setattr("home.jobs.start_once", lambda arguments: None)
+    monkeypatch.setattr("transfer.jobs.start_once", lambda arguments: None)
     make_previews_when_asked(monkeypatch)
-    monkeypatch.setattr("home.import_process.ImportSink", None)
+    monkeypatch.setattr("transfer.process.ImportSink", None)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
 
 

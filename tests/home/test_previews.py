@@ -14,19 +14,19 @@ import httpx2
 import pytest
 from django.contrib.auth.models import User
 from django.db import connections
+from transfer.models import ImportJob
 
 from access.models import ApiKey, Membership
 from access.viewer import viewer_of_user
-from home import previews
-from home.jobs import JobStateError
-from home.models import ImportJob
-from home.previews import job_read_as, preview_of, previews_make, previews_start
-from home.uploads import FileToSend, upload_append, upload_begin
-from memories.importers import bundles
 from memories.models import Project
 from tests.agent_tools.conftest import key_for, shared_ids, site
 from tests.html import html_of
 from tests.web.test_doors import answers_others
+from transfer import previews
+from transfer.formats import bundles
+from transfer.jobs import JobStateError
+from transfer.previews import job_read_as, preview_of, previews_make, previews_start
+from transfer.uploads import FileToSend, upload_append, upload_begin
 
 __all__ = ["shared_ids", "site"]
 
@@ -186,7 +186,7 @@ def test_preview_unpacks_no_large_file(monkeypatch):
 
 
 def test_what_never_ends_is_ended_by_the_system():
-    code = "import re; from home import previews; previews._MOST_SECONDS = 1; "
+    code = "import re; from transfer import previews; previews._MOST_SECONDS = 1; "
     code += "previews._in_time(lambda: re.match('(a*)*b', 'a' * 50))"
     start = "import django; django.setup(); "
     done = subprocess.run([sys.executable, "-c", start + code], timeout=60, check=False)

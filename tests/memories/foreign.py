@@ -5,8 +5,8 @@ import sqlite3
 import zipfile
 from contextlib import closing
 
-from memories.importers.base import Options, RefusedRecord, SourceRecord
-from memories.importers.registry import importer_for
+from transfer.formats.base import Options, RefusedRecord, SourceRecord
+from transfer.formats.registry import importer_for
 
 
 def write_database(path, script, tables, *, wal=False):

@@ -9,7 +9,6 @@ from django.db import connection, transaction
 
 from access.models import MemoryChange
 from access.viewer import Viewer, command_viewer
-from curation.import_undo import batch_undo
 from curation.schemas import Merge, Retag
 from curation.services import curation_apply, curation_undo
 from memories.changes import CursorError, changes, newest_changes
@@ -24,6 +23,7 @@ from memories.services import (
     memory_supersede,
     memory_update,
 )
+from transfer.undo import batch_undo
 
 EVERYTHING = command_viewer()
 

@@ -8,11 +8,11 @@ from django.db import connection
 
 from access.viewer import Viewer
 from categories.models import ConceptLink, FormerPath, Relationship, TagAlias
-from memories.exporters.jsonl import Selection, export_lines
 from memories.models import Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_supersede, memory_update
 from tests.memories.imports import EVERYTHING, LINKED, VOCABULARY, batch_counts, failing, last_batch, memories, run
+from transfer.export import Selection, export_lines
 
 pytestmark = pytest.mark.django_db
 

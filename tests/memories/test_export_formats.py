@@ -8,8 +8,6 @@ import pytest
 from django.core.management import call_command
 
 from access.viewer import command_viewer
-from memories.exporters.jsonl import Selection, export_lines
-from memories.exporters.registry import FORMATS
 from memories.models import Memory
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
@@ -19,6 +17,8 @@ from tests.memories.imports import batch_counts, last_batch, run
 from tests.memories.test_importers_claude_mem import EVERYTHING, NOON, OBSERVATION, PRESENT, PROMPT, SESSION, VERSIONS
 from tests.memories.test_importers_memory_service import ASH, KILN
 from tests.memories.test_importers_memory_service import PRESENT as SERVICE
+from transfer.export import Selection, export_lines
+from transfer.formats.export_registry import FORMATS
 
 pytestmark = pytest.mark.django_db
 

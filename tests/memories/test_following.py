@@ -12,8 +12,14 @@ from django.db import connection
 from access.models import AuditEvent
 from access.viewer import command_viewer
 from categories.services import VocabularyBusyError
-from memories.following import seen, services, sync
-from memories.following.services import (
+from memories.models import FollowedRecord, FollowedSource, ImportBatch, Memory, SourceConflict
+from memories.records import MemoryChanges
+from memories.services import memory_delete, memory_update
+from tests.memories.foreign import write_database
+from tests.memories.imports import failing, run
+from tests.memories.test_importers_claude_mem import OBSERVATION, PRESENT, PROMPT, SESSION, SUMMARY, VERSIONS
+from transfer.follow import seen, services, sync
+from transfer.follow.services import (
     ConflictNotFoundError,
     NotFollowableError,
     conflict_settle,
@@ -21,16 +27,10 @@ from memories.following.services import (
     source_new,
     source_stop,
 )
-from memories.following.sync import Choices, FollowedMeanwhileError, source_has_changed, source_sync
-from memories.importers import markdown
-from memories.importers.base import ImportFailedError
-from memories.importers.registry import importer_for
-from memories.models import FollowedRecord, FollowedSource, ImportBatch, Memory, SourceConflict
-from memories.records import MemoryChanges
-from memories.services import memory_delete, memory_update
-from tests.memories.foreign import write_database
-from tests.memories.imports import failing, run
-from tests.memories.test_importers_claude_mem import OBSERVATION, PRESENT, PROMPT, SESSION, SUMMARY, VERSIONS
+from transfer.follow.sync import Choices, FollowedMeanwhileError, source_has_changed, source_sync
+from transfer.formats import markdown
+from transfer.formats.base import ImportFailedError
+from transfer.formats.registry import importer_for
 
 pytestmark = pytest.mark.django_db
 

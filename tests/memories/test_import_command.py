@@ -13,10 +13,7 @@ from django.utils import timezone
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
-from memories.importers import analysers, batches, blocks, write
-from memories.importers.base import Reading, SourceRecord
-from memories.importers.batches import ImportChoices, import_path
-from memories.importers.registry import importer_for
+from memories import analysers
 from memories.models import Corpus, ImportBatch, Memory, MemoryLink, Project
 from memories.records import MemoryChanges
 from memories.services import memory_delete, memory_update
@@ -32,6 +29,11 @@ from tests.memories.imports import (
     memories,
     run,
 )
+from transfer import blocks, write
+from transfer import run as batches
+from transfer.formats.base import Reading, SourceRecord
+from transfer.formats.registry import importer_for
+from transfer.run import ImportChoices, import_path
 
 pytestmark = pytest.mark.django_db
 
@@ -420,7 +422,7 @@ def test_record_supersedes_the_memories_that_it_names(jsonl):
 
 
 def test_notes_about_superseded_memories_are_as_many_as_are_stored_of_others(jsonl, monkeypatch):
-    monkeypatch.setattr("memories.importers.run.MAX_NOTES", 2)
+    monkeypatch.setattr("transfer.state.MAX_NOTES", 2)
     run(jsonl({"id": "new", "content": "New.", "supersedes": ["x", "y", "z"]}))
     assert len(last_batch().report["notes"]) == 2
 

@@ -1,9 +1,9 @@
 import json
 from datetime import UTC, datetime
 
-from memories.importers.discovery import discoveries
 from tests.memories.foreign import write_database
 from tests.memories.test_importers_memory_service import ASH, KILN, PRESENT
+from transfer.discover import discoveries
 
 
 def test_known_places_are_looked_into_and_what_is_there_is_named(tmp_path):

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from memories.importers import bundles
-from memories.importers.base import NotReadableError, Options, RefusedRecord, SourceRecord
-from memories.importers.registry import BUNDLE, importer_for
 from memories.models import Memory
 from tests.memories.foreign import write_zip
 from tests.memories.imports import batch_counts, last_batch, run
+from transfer.formats import bundles
+from transfer.formats.base import NotReadableError, Options, RefusedRecord, SourceRecord
+from transfer.formats.registry import BUNDLE, importer_for
 
 LINES = '{"id": "a", "content": "Green tea."}\n{"content": ""}\n'
 TABLE = "Note,Labels\nCups are on the shelf.,kitchen\n"

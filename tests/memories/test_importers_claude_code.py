@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from memories.importers.base import NotReadableError, Options, RefusedRecord
-from memories.importers.registry import importer_named
 from tests.memories.foreign import found, records
+from transfer.formats.base import NotReadableError, Options, RefusedRecord
+from transfer.formats.registry import importer_named
 
 ABOUT = {"sessionId": "s-1", "cwd": "/home/ann/Tea House", "gitBranch": "main", "version": "2.0.1"}
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 import pytest
 
 from categories.models import Entity
-from memories.importers.base import ImportFailedError, NotReadableError, Options, RefusedRecord
-from memories.importers.registry import importer_for
 from memories.models import Memory, Session
 from tests.memories.foreign import found, records, write_database, write_json
 from tests.memories.imports import batch_counts, counts, last_batch, run
+from transfer.formats.base import ImportFailedError, NotReadableError, Options, RefusedRecord
+from transfer.formats.registry import importer_for
 
 VERSIONS = "CREATE TABLE schema_versions (id INTEGER PRIMARY KEY, version INTEGER UNIQUE NOT NULL, applied_at TEXT);"
 OLD = """

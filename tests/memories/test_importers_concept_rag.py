@@ -3,11 +3,11 @@ import json
 import pytest
 
 from categories.models import Category, Concept
-from memories.importers.base import NotReadableError, RefusedRecord
-from memories.importers.registry import importer_for
 from memories.models import Memory, MemoryLink
 from tests.memories.foreign import found
 from tests.memories.imports import batch_counts, last_batch, run
+from transfer.formats.base import NotReadableError, RefusedRecord
+from transfer.formats.registry import importer_for
 
 ROWS = [
     {"id": 2, "category": "Brewing", "description": "Hot water.", "parent_category_id": 1, "aliases": ["Steeping"]},

@@ -1,7 +1,7 @@
 import pytest
 
-from memories.importers.base import RefusedRecord
 from tests.memories.foreign import found, records, write_json, write_zip
+from transfer.formats.base import RefusedRecord
 
 
 def node(name, parent, role, *parts, **message):

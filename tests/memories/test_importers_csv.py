@@ -1,9 +1,9 @@
 import pytest
 
-from memories.importers.base import Column, ColumnsError, ImportFailedError, NotReadableError, Options
-from memories.importers.csv_table import IMPORTER, columns_check
-from memories.importers.registry import importer_for
 from tests.memories.foreign import found
+from transfer.formats.base import Column, ColumnsError, ImportFailedError, NotReadableError, Options
+from transfer.formats.csv_table import IMPORTER, columns_check
+from transfer.formats.registry import importer_for
 
 TABLE = 'Date,Note,Labels,URL,Rating\n2024-05-06,"Rinse, then\nsteep.",tea; green,https://x.example,5\n'
 TABS = 'Date\tNote\tLabels\tURL\tRating\n2024-05-06\t"Rinse, then\nsteep."\ttea; green\thttps://x.example\t5'

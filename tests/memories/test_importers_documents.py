@@ -5,15 +5,15 @@ import pytest
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
-from memories.importers import document_process, document_reader, documents
-from memories.importers.base import NotReadableError, Options, RefusedRecord
-from memories.importers.document_parts import PART, WHOLE, parts_of_pages, parts_of_text
-from memories.importers.document_reader import DocumentReader
-from memories.importers.registry import importer_for
-from memories.importers.trees import UnreadableFileError
 from memories.models import Memory, MemoryLink
 from tests.memories.foreign import found, records, write_json
 from tests.memories.imports import batch_counts, counts, last_batch, link_targets, run
+from transfer.formats import document_process, document_reader, documents
+from transfer.formats.base import NotReadableError, Options, RefusedRecord
+from transfer.formats.document_parts import PART, WHOLE, parts_of_pages, parts_of_text
+from transfer.formats.document_reader import DocumentReader
+from transfer.formats.registry import importer_for
+from transfer.formats.trees import UnreadableFileError
 
 
 def write_pdf(path, pages, *, password="", **information):

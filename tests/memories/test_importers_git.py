@@ -3,10 +3,10 @@ import subprocess
 
 import pytest
 
-from memories.importers import git
-from memories.importers.base import ImportFailedError, NotReadableError, Options
-from memories.importers.git import forge_of
-from memories.importers.registry import importer_for
+from transfer.formats import git
+from transfer.formats.base import ImportFailedError, NotReadableError, Options
+from transfer.formats.git import forge_of
+from transfer.formats.registry import importer_for
 
 
 class Repository:

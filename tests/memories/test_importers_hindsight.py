@@ -3,12 +3,12 @@ import zipfile
 
 import pytest
 
-from memories.importers import hindsight
-from memories.importers.base import NotReadableError, RefusedRecord
-from memories.importers.registry import importer_for
 from memories.models import Memory, MemoryLink
 from tests.memories.foreign import found, records, write_json, write_zip
 from tests.memories.imports import batch_counts, last_batch, run
+from transfer.formats import hindsight
+from transfer.formats.base import NotReadableError, RefusedRecord
+from transfer.formats.registry import importer_for
 
 MANIFEST = {"schema_version": 1, "source_bank_id": "tea-house", "exported_at": "2026-07-01T00:00:00Z"}
 DOCUMENT = {

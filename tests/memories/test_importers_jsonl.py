@@ -3,9 +3,9 @@ import json
 
 import pytest
 
-from memories.importers import jsonl
-from memories.importers.base import ImportFailedError, NotReadableError, Options, RefusedRecord, SourceRecord
-from memories.importers.registry import importer_for, importer_named
+from transfer.formats import jsonl
+from transfer.formats.base import ImportFailedError, NotReadableError, Options, RefusedRecord, SourceRecord
+from transfer.formats.registry import importer_for, importer_named
 
 
 def written(tmp_path, data: bytes, name="records.anything"):

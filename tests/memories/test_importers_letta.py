@@ -1,8 +1,8 @@
 import pytest
 
-from memories.importers.base import NotReadableError, Options, RefusedRecord
-from memories.importers.registry import importer_named
 from tests.memories.foreign import found, records, write_json
+from transfer.formats.base import NotReadableError, Options, RefusedRecord
+from transfer.formats.registry import importer_named
 
 SYSTEM = "You keep the tea house's notes."
 SENT = {"id": "call-1", "type": "function", "function": {"name": "send_message", "arguments": '{"message": "Oolong."}'}}

@@ -3,9 +3,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memories.importers import markdown
-from memories.importers.base import NotReadableError, Options, RefusedRecord, SourceRecord
-from memories.importers.registry import importer_for
+from transfer.formats import markdown
+from transfer.formats.base import NotReadableError, Options, RefusedRecord, SourceRecord
+from transfer.formats.registry import importer_for
 
 
 @pytest.fixture

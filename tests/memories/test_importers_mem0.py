@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from memories.importers.base import RefusedRecord
 from tests.memories.foreign import found, records, write_json, write_zip
+from transfer.formats.base import RefusedRecord
 
 MEMORY = {
     "id": "0f3a",

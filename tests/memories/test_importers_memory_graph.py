@@ -1,10 +1,10 @@
 import pytest
 
 from categories.models import Entity, Relationship
-from memories.importers.base import RefusedRecord
 from memories.models import Memory
 from tests.memories.foreign import found, write_json
 from tests.memories.imports import batch_counts, last_batch, run
+from transfer.formats.base import RefusedRecord
 
 ANN = {
     "type": "entity",

@@ -4,11 +4,11 @@ import zipfile
 
 import pytest
 
-from memories.importers import sources
-from memories.importers.base import NotReadableError
-from memories.importers.registry import importer_for
-from memories.importers.sources import DamagedError, Document, Position, Source, values_of
 from tests.memories.foreign import write_database, write_zip
+from transfer.formats import sources
+from transfer.formats.base import NotReadableError
+from transfer.formats.registry import importer_for
+from transfer.formats.sources import DamagedError, Document, Position, Source, values_of
 
 
 def values(path, name="", member=""):

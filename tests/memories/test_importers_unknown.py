@@ -4,9 +4,9 @@ import tarfile
 
 import pytest
 
-from memories.importers.base import NotReadableError, Options, RefusedRecord
-from memories.importers.registry import importer_for
 from tests.memories.foreign import write_database, write_json, write_zip
+from transfer.formats.base import NotReadableError, Options, RefusedRecord
+from transfer.formats.registry import importer_for
 
 BASIC_MEMORY = "CREATE TABLE entity (id, file_path); CREATE TABLE observation (id); CREATE TABLE relation (id);"
 CHROMA = "CREATE TABLE collections (id); CREATE TABLE segments (id); CREATE TABLE embedding_metadata (string_value);"

@@ -2,8 +2,8 @@
 
 import random
 
-from memories.importers import record_hashes
-from memories.importers.record_hashes import RecordHashes
+from transfer import record_hashes
+from transfer.record_hashes import RecordHashes
 
 
 def test_every_record_is_known_by_its_identity(monkeypatch):

@@ -11,7 +11,6 @@ from django.db import connection
 from tantivy import Query
 
 from access.viewer import command_viewer
-from memories.importers import batches, blocks
 from memories.models import Memory, OutboxEntry
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -26,6 +25,8 @@ from tests.search.indexed import assert_true_to_the_database
 from text.analysis import index_terms, to_tsvector
 from text.bulk_terms import placed_terms
 from text.query_syntax import parse_text
+from transfer import blocks
+from transfer import run as batches
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -29,8 +29,6 @@ from agent_tools.claude_mem import worker
 from categories.searched_terms import terms_refresh_all
 from config.backup import unknown_migrations
 from config.backup_schedule import scheduled_backups
-from home.following import follower_started
-from home.jobs import SAMPLE
 from memories import recalls
 from memories.embedding.models import missing_packages
 from memories.models import Memory, Project
@@ -40,6 +38,8 @@ from search.engines.index.follower import follower_process, wait_until_readable
 from search.engines.index.outbox import backlog
 from search.query import SearchQuery
 from search.run import run
+from transfer.follow.process import follower_started
+from transfer.jobs import SAMPLE
 from web.command_line import documentation, local_command
 from web.processes import SupervisedProcess, limit_heaps, supervise
 from web.serving import CannotListenError, address_file, is_loopback, listen, serve, shared, site_address, stop_signals

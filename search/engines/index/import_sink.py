@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from memories.analysers import begin_with_django
 from memories.bulk_copy import InsertBlock
-from memories.importers.analysers import begin_with_django
 from memories.snapshot import MemorySnapshot
 from memories.terms import MemoryText, memory_placed_terms
 from search.engines import crash_points

@@ -1,1 +1,0 @@
-"""Sources that are followed: what is new, changed or gone there changes here too."""

@@ -1,0 +1,82 @@
+"""Memories from an export by this program: they keep their numbers, reasons, makers of links and original records."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeGuard
+
+from django.db import connection
+
+from categories.paths import slug_of
+from categories.services import Vocabulary
+from memories.models import Memory
+from memories.snapshot import MemorySnapshot, Ref
+from memories.storage import memory_ids_draw
+from transfer.state import ImportRun
+
+Stored = Mapping[str, Any]
+
+
+def numbers_settle(run: ImportRun, new: Sequence[Stored | None]) -> list[int]:
+    """The ids of new memories. Copies keep their numbers if there were no memories before this import."""
+    wanted = [stored.get("number") if stored is not None else None for stored in new]
+    if run.keeps_numbers is None and any(wanted):
+        run.keeps_numbers = not Memory.objects.exists()
+    numbers: list[int | None] = [None] * len(new)
+    if run.keeps_numbers:
+        # An export has them in ascending order. Another order, or one twice, gives new numbers.
+        for at, number in enumerate(wanted):
+            if _is_number(number) and number > run.last_number:
+                numbers[at] = run.last_number = number
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT setval('memory_id_seq', greatest(nextval('memory_id_seq'), %s))", [max(run.last_number, 1)]
+            )
+    missing = numbers.count(None)
+    drawn = memory_ids_draw(missing) if missing else []
+    run.last_number = max(run.last_number, *drawn, 0)
+    new_numbers = iter(drawn)
+    return [number or next(new_numbers) for number in numbers]
+
+
+def number_remember(run: ImportRun, stored: Stored | None, memory_id: int) -> None:
+    """Remember which memory a copy is, for what names it by the number that it has in its export."""
+    if stored is not None and _is_number(number := stored.get("number")):
+        run.copies.extend((number, memory_id))
+
+
+def copies_numbered(run: ImportRun, numbers: Collection[int]) -> dict[int, int]:
+    """The memories that are copies, by their numbers in the export."""
+    pairs = zip(run.copies[::2], run.copies[1::2], strict=True)
+    return {number: memory_id for number, memory_id in pairs if number in numbers}
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**62
+
+
+def copied(snapshot: MemorySnapshot, stored: Stored, vocabulary: Vocabulary) -> MemorySnapshot:
+    """A memory with what its export has besides the record. Links by number are left out if its number has changed."""
+    links, successor = snapshot.links, stored.get("superseded_by")
+    if stored.get("number") != snapshot.id:
+        links, successor = tuple(link for link in links if not link.target.startswith("#")), None
+    made_by = stored.get("made_by") or {}
+    paths, unknown = vocabulary.categories, (0,)
+    categories = [(paths.get(slug_of(name), unknown)[-1], *ref) for name, *ref in made_by.get("categories", ())]
+    concepts = [(vocabulary.concepts.get(name, 0), *ref) for name, *ref in made_by.get("concepts", ())]
+    entities = [(vocabulary.entities.get((kind, name), 0), *ref) for (kind, name), *ref in made_by.get("entities", ())]
+    return replace(
+        snapshot,
+        categories=_made(snapshot.categories, categories),
+        concepts=_made(snapshot.concepts, concepts),
+        entities=_made(snapshot.entities, entities),
+        links=links,
+        superseded_by_id=successor if _is_number(successor) else None,
+        state_reason=str(stored.get("state_reason") or ""),
+        record_hash=str(stored.get("record_hash") or "")[:32],
+        raw=snapshot.raw if stored.get("raw") is not None else None,
+    )
+
+
+def _made(refs: Sequence[Ref], makers: Sequence[tuple[Any, ...]]) -> tuple[Ref, ...]:
+    known = {target_id: Ref(target_id, maker, weight) for target_id, maker, weight in makers}
+    return tuple(known.get(ref.id, ref) for ref in refs)

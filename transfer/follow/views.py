@@ -1,0 +1,78 @@
+"""The pages about followed sources: what was read of each, what differs from edits made here, and stop."""
+
+from datetime import UTC, datetime
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from explorer.http import PageRequest, page_viewer, private, wants_fragment
+from transfer.follow.page import build_follow
+from transfer.follow.process import is_followed_now
+from transfer.follow.queries import conflicts_read, newest_read, readings_read
+from transfer.follow.services import conflict_settle, source_gone_settle, source_stop
+from transfer.follow.sources import SourceRefusedError, source_named
+from transfer.formats.base import ImportFailedError
+from transfer.views import refusing
+
+CONFLICTS, _READINGS, _NEWEST = 50, 20, 8
+
+
+@require_safe
+@login_required
+@refusing
+def follow(request: PageRequest, source_id: int) -> HttpResponse:
+    viewer = page_viewer(request)
+    source = source_named(viewer, source_id)
+    follows = is_followed_now()
+    page = build_follow(
+        source,
+        conflicts_read(source, CONFLICTS),
+        readings_read(source, _READINGS),
+        newest_read(source, viewer, _NEWEST),
+        datetime.now(UTC),
+        viewer.timezone,
+        is_followed_now=follows,
+    )
+    template = "home/follow.html#source" if wants_fragment(request) else "home/follow.html"
+    return private(render(request, template, {"page": page, "is_followed_now": follows or page.line.is_reading}))
+
+
+@require_POST
+@login_required
+@refusing
+def stop(request: PageRequest, source_id: int) -> HttpResponse:
+    source = source_named(page_viewer(request), source_id)
+    source_stop(source)
+    messages.info(request, f"{source.path} is followed no longer. Its memories stay.")
+    return redirect("imports:imports")
+
+
+@require_POST
+@login_required
+@refusing
+def gone(request: PageRequest, source_id: int) -> HttpResponse:
+    """Decide about many memories that are gone at once."""
+    source = source_named(page_viewer(request), source_id)
+    delete = request.POST.get("answer") == "delete"
+    source_gone_settle(source, delete=delete)
+    messages.info(request, "They are being deleted here too." if delete else "They stay, and are no longer followed.")
+    return redirect("imports:follow", source_id)
+
+
+@require_POST
+@login_required
+@refusing
+def conflict(request: PageRequest, source_id: int, memory_id: int) -> HttpResponse:
+    """Decide a conflict: take the source's record, or keep the memory as it is here."""
+    viewer = page_viewer(request)
+    source_named(viewer, source_id)
+    take = request.POST.get("take") == "source"
+    try:
+        conflict_settle(source_id=source_id, memory_id=memory_id, take=take, viewer=viewer)
+    except ImportFailedError as error:
+        raise SourceRefusedError(str(error)) from None
+    messages.info(request, f"#{memory_id} is as in its source now." if take else f"#{memory_id} stays as it is here.")
+    return redirect("imports:follow", source_id)

@@ -1,0 +1,266 @@
+"""Tables as CSV or TSV: a memory for each row. The columns are matched by their names, and the report shows how."""
+
+import csv
+import io
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from transfer.formats.base import (
+    Column,
+    ColumnsError,
+    Importer,
+    ImportFailedError,
+    NotReadableError,
+    Options,
+    Reading,
+    Records,
+    RefusedRecord,
+    SourceRecord,
+    damage_text,
+)
+from transfer.formats.drafts import Draft, listed
+from transfer.formats.sources import Document, Source, encoding_of
+
+_DELIMITERS = ",;\t|"
+_MAX_CELL = 20 * 1024 * 1024
+_SUFFIXES = (".csv", ".tsv")
+_EXAMPLES, _EXAMPLE_LENGTH, _ROWS_FOR_EXAMPLES = 3, 80, 50
+# Field -> names of columns, the best first.
+_NAMES: dict[str, tuple[str, ...]] = {
+    "content": (
+        "content",
+        "text",
+        "body",
+        "memory",
+        "note",
+        "notes",
+        "observation",
+        "message",
+        "description",
+        "highlight",
+    ),
+    "id": ("id", "external_id", "uuid", "key", "identifier"),
+    "title": ("title", "name", "subject", "heading", "summary"),
+    "summary": ("summary", "abstract", "description"),
+    "type": ("type", "memory_type", "kind"),
+    "project": ("project", "namespace", "workspace", "notebook", "app_id"),
+    "tags": ("tags", "tag", "labels", "keywords"),
+    "categories": ("categories", "category", "folder"),
+    "concepts": ("concepts", "concept", "topics"),
+    "authors": ("authors", "author", "user_id", "user", "created_by"),
+    "agent": ("agent", "agent_id"),
+    "session": ("session", "session_id", "run_id", "conversation_id"),
+    "source_url": ("source_url", "url", "link", "uri"),
+    "created_at": ("created_at", "created", "date", "timestamp", "time", "created_date", "createdat"),
+    "updated_at": ("updated_at", "updated", "modified", "last_modified", "updatedat"),
+    "importance": ("importance",),
+    "confidence": ("confidence",),
+}
+# Fields that several columns may be.
+_LISTS = {"tags", "categories", "concepts", "authors"}
+FIELDS = tuple(_NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A document that is a table: its delimiter, and the names of its columns."""
+
+    document: Document
+    delimiter: str
+    names: tuple[str, ...]
+
+
+def knows(source: Source) -> bool:
+    """Whether a file names a column of texts in its first line, or is a table by its name."""
+    return any(
+        "content" in _guessed(table.names).values() or _is_named_table(table.document)
+        for table in _tables(source.path, source)
+    )
+
+
+def _is_named_table(document: Document) -> bool:
+    return (document.name or document.path.name).lower().removesuffix(".gz").endswith(_SUFFIXES)
+
+
+def _tables(path: Path, source: Source | None = None) -> list[_Table]:
+    source = source or Source(path)
+    documents = [] if source.is_archive or path.is_dir() else source.documents
+    return [table for document in documents if (table := _table(document))]
+
+
+def _table(document: Document) -> _Table | None:
+    """The table that a document is by its first line; None if that names no columns."""
+    first = document.start.lstrip("\r\n").split("\n", 1)[0].strip("\r")
+    if not first.strip() or "\0" in first or first[:1] in "{[<" or len(first) > 10_000:
+        return None
+    delimiter = max(_DELIMITERS, key=first.count)
+    if delimiter not in first and not _is_named_table(document):
+        return None
+    try:
+        names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
+    except (csv.Error, StopIteration):
+        return None
+    return _Table(document, delimiter, tuple(name or f"column {at + 1}" for at, name in enumerate(names)))
+
+
+def _guessed(names: Sequence[str], taken: frozenset[str] = frozenset()) -> dict[int, str]:
+    """The fields of columns by their names, for fields that are not taken."""
+    fields: dict[int, str] = {}
+    known = {name.lower().replace(" ", "_").replace("-", "_"): at for at, name in reversed(list(enumerate(names)))}
+    for field, spellings in _NAMES.items():
+        free = [known[name] for name in spellings if name in known and known[name] not in fields]
+        if free and field not in taken:
+            fields[free[0]] = field
+    return fields
+
+
+def _fields(names: Sequence[str], wanted: Mapping[str, str]) -> dict[int, str]:
+    """The fields of columns: as somebody wants them, and guessed for the others. Raises ColumnsError."""
+    chosen: dict[int, str] = {}
+    by_field: dict[str, str] = {}
+    for at, name in enumerate(names):
+        if name not in wanted or name in names[:at]:
+            continue
+        field = wanted[name]
+        if field and field not in _NAMES:
+            raise ColumnsError(
+                f"column {name!r}: {field!r} is not a field of a memory. Write one of {', '.join(FIELDS)}, or an empty "
+                "text to store the column as it is."
+            )
+        if field and field not in _LISTS and field in by_field:
+            raise ColumnsError(
+                f"Columns {by_field[field]!r} and {name!r} are both read as {field}: choose one of them."
+            )
+        by_field[field] = name
+        chosen[at] = field
+    guessed = {
+        at: field
+        for at, field in _guessed(names, frozenset(by_field)).items()
+        if at not in chosen and names[at] not in wanted
+    }
+    return {at: field for at, field in sorted((guessed | chosen).items()) if field}
+
+
+def columns(path: Path, options: Options) -> Sequence[Column]:
+    """The columns with some of their cells. Raises ColumnsError if they cannot be read as wanted."""
+    return [column for table in _tables(path) for column in table_columns(table.document, options)]
+
+
+def table_columns(document: Document, options: Options) -> Sequence[Column]:
+    table = _table(document)
+    if table is None:
+        return ()
+    fields = _fields(table.names, options.columns)
+    rows = csv.reader(io.StringIO(document.start.lstrip("\r\n")), delimiter=table.delimiter)
+    examples: list[dict[str, None]] = [{} for _ in table.names]
+    try:
+        for row in islice(rows, 1, _ROWS_FOR_EXAMPLES):
+            for found, cell in zip(examples, row, strict=False):
+                if (text := " ".join(cell.split())) and len(found) < _EXAMPLES:
+                    found[text if len(text) <= _EXAMPLE_LENGTH else f"{text[: _EXAMPLE_LENGTH - 1]}…"] = None
+    except csv.Error:
+        pass  # the reader names the damage
+    return [Column(name, fields.get(at, ""), tuple(examples[at])) for at, name in enumerate(table.names)]
+
+
+def columns_check(known: Sequence[Column], wanted: Mapping[str, str], *, are_of_one_table: bool = False) -> None:
+    """Raise ColumnsError if a wanted column is none of those that are known, or two of a table are one field."""
+    names = dict.fromkeys(column.name for column in known)
+    if not names:
+        raise ColumnsError("This file has no columns to choose fields for: it is no table (CSV, TSV).")
+    if strange := [name for name in wanted if name not in names]:
+        listed_names = ", ".join(repr(name) for name in list(names)[:50])
+        raise ColumnsError(f"There is no column {strange[0][:100]!r}. The columns are {listed_names}.")
+    if are_of_one_table:
+        _fields(list(names), wanted)
+
+
+def read(path: Path, options: Options) -> Reading:
+    tables = _tables(path)
+    if not tables:
+        raise NotReadableError(f"{path}: is no table of memories: its first line must name the columns.")
+    document, delimiter, names = tables[0].document, tables[0].delimiter, list(tables[0].names)
+    fields = _fields(names, options.columns)
+    if "content" not in fields.values():
+        listed_names = ", ".join(repr(name) for name in names[:50])
+        raise ColumnsError(
+            f"{path}: none of its columns is known as the text of a memory ({', '.join(_NAMES['content'])}). Choose "
+            f"one of {listed_names} as content: on the page of the import, by the API, or with --column NAME=content."
+        )
+    done = 0
+
+    def records() -> Records:
+        nonlocal done
+        csv.field_size_limit(_MAX_CELL)
+        last = 1
+        try:
+            with document.opened() as file:
+                text = io.TextIOWrapper(file, encoding=encoding_of(document_start(document)), newline="")
+                rows = csv.reader(text, delimiter=delimiter)
+                next(row for row in rows if row)
+                # A preview lists the columns itself.
+                notes = [] if options.is_preview else _mapping(fields, names)
+                for cells in rows:
+                    last = rows.line_num
+                    done = last
+                    if any(cell.strip() for cell in cells):
+                        yield from _row(f"line {last}", cells, fields, names, notes)
+                        notes = []
+        except UnicodeDecodeError as error:
+            raise ImportFailedError(
+                f"{path}: is not UTF-8 (byte 0x{error.object[error.start]:02x} after line {last}). Nothing was "
+                "imported. Save it as UTF-8."
+            ) from None
+        except (csv.Error, OSError, EOFError, zlib.error) as error:
+            if not options.keep_going:
+                raise ImportFailedError(damage_text(f"The table is damaged ({error})", f"after line {last}")) from None
+            yield RefusedRecord(f"after line {last}", f"is damaged ({error}); everything after it is lost")
+
+    return Reading(records())
+
+
+def document_start(document: Document) -> bytes:
+    with document.opened() as file:
+        return file.read(4)
+
+
+def _mapping(fields: Mapping[int, str], names: Sequence[str]) -> list[str]:
+    """How the columns were understood, for the report."""
+    return [
+        f"column {name!r} is read as {fields[at]}" if at in fields else f"column {name!r} is stored as it is, in raw"
+        for at, name in enumerate(names)
+    ]
+
+
+def _row(
+    location: str, cells: list[str], fields: Mapping[int, str], names: Sequence[str], notes: list[str]
+) -> Iterator[SourceRecord | RefusedRecord]:
+    if len(cells) > len(names):
+        yield RefusedRecord(location, f"has {len(cells)} cells, and the table {len(names)} columns")
+        return
+    raw = {name: cell for name, cell in zip(names, cells, strict=False) if cell}
+    draft = Draft(location, raw, "csv")
+    for at, field in fields.items():
+        cell = cells[at].strip() if at < len(cells) else ""
+        if not cell:
+            continue
+        if field in _LISTS:
+            separator = next((one for one in ";|," if one in cell), ",")
+            values = listed(cell) if cell.startswith("[") else cell.split(separator)
+            draft.names(field, values)
+        elif field in ("created_at", "updated_at"):
+            draft.moment(field, cell)
+        elif field in ("importance", "confidence"):
+            draft.fraction(field, cell)
+        else:
+            draft.text(field, cell)
+    draft.notes[:0] = notes
+    yield draft.record()
+
+
+IMPORTER = Importer(
+    "csv", "a table (CSV, TSV) whose first line names the columns, one of them the text", knows, read, columns
+)

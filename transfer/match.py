@@ -1,0 +1,206 @@
+"""The memories that the records of an import are: which are new, which are changed, and which were edited here."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from django.db import connection, transaction
+
+from access.viewer import may_write_everything
+from categories.services import TooManyNewNamesError, Vocabulary
+from memories.bulk_copy import array_literal
+from memories.models import Memory
+from memories.records import MemoryRecord
+from memories.resolve import names_ensure, names_of
+from transfer.blocks import Block, Incoming
+from transfer.copies import number_remember
+from transfer.formats.base import RefusedRecord, SourceRecord
+from transfer.state import ImportObserver, ImportRun, projects_ensure
+from transfer.vocabulary import vocabulary_record_write
+
+# The fields of a line of an export, besides its record, that every importer may set.
+_STORED_BY_ALL = frozenset({"state_reason", "record_hash", "raw"})
+# The project id, whether the record has an id, and the id or the hash of its text.
+Key = tuple[int, bool, str]
+
+
+def block_match(run: ImportRun, block: Block) -> tuple[list[Incoming], list[tuple[Incoming, int]]]:
+    """The new memories of a block, and the changed ones with the ids of their memories. Others are only counted."""
+    incoming: list[Incoming] = []
+    for item in block.items:
+        match item:
+            case Incoming():
+                incoming.append(_with_rights(run, item))
+            case RefusedRecord():
+                run.refused(item.location, item.reason)
+            case SourceRecord() if not run.is_copy:
+                vocabulary_record_write(run, item)
+    run.tally.valid += len(incoming)
+    projects_ensure(run, {project_of(run, one.record) for one in incoming})
+    keyed = [(_key_of(run, one), one) for one in incoming if _may_write(run, one)]
+    new, changed = _compared(run, [(key, one) for key, one in keyed if _is_first(run, key, one)])
+    if run.most_new is not None:
+        new = [one for one in new if _names_are_few(run, one)]
+        changed = [(one, memory_id) for one, memory_id in changed if _names_are_few(run, one)]
+    return new, changed
+
+
+def _with_rights(run: ImportRun, one: Incoming) -> Incoming:
+    """A record with what its importer may decide: only those who may change everything number memories and makers."""
+    if one.stored is None or may_write_everything(run.viewer):
+        return one
+    stored = {name: value for name, value in one.stored.items() if name in _STORED_BY_ALL}
+    return one._replace(found=replace(one.found, stored=stored))
+
+
+def _names_are_few(run: ImportRun, one: Incoming) -> bool:
+    """Whether a record adds no more names to the vocabulary than one memory may. It is refused otherwise."""
+    names = names_of([one.record])
+    at_most = len(names.tags) + len(names.concepts) + len(names.entities)
+    at_most += sum(path.count("/") + 1 for path in names.paths)
+    if at_most <= (run.most_new or 0):
+        return True
+    project_id = run.projects[project_of(run, one.record)].id
+    own = Vocabulary(run.viewer, run.batch_id, most_new=run.most_new, project_id=project_id)
+    try:
+        with transaction.atomic():
+            names_ensure(names, own)
+    except TooManyNewNamesError as error:
+        run.refused(one.location, f"names: {error}")
+        return False
+    for kind, count in own.made.items():
+        run.vocabulary.count(kind, count)
+    return True
+
+
+def project_of(run: ImportRun, record: MemoryRecord) -> str:
+    return run.options.project_of(record.project)
+
+
+def _may_write(run: ImportRun, one: Incoming) -> bool:
+    slug = project_of(run, one.record)
+    project = run.projects.get(slug)
+    if project is not None and run.viewer.may_write(project.id):
+        return True
+    run.refused(one.location, f"project: you cannot write to {slug!r}")
+    return False
+
+
+def _key_of(run: ImportRun, one: Incoming) -> Key:
+    """The identity of a memory: its id within its project, else its text."""
+    project_id = run.projects[project_of(run, one.record)].id
+    return (project_id, bool(one.record.id), one.record.id or one.content_hash)
+
+
+def _is_first(run: ImportRun, key: Key, one: Incoming) -> bool:
+    key_hash, record_hash = hash(key), hash(one.record_hash)
+    if (earlier := run.record_hashes.get(key_hash)) is None:
+        run.record_hashes.add(key_hash, record_hash)
+        run.used.add(key[0])
+        return True
+    if earlier == record_hash:
+        run.tally.unchanged += 1
+    elif one.record.id:
+        run.refused(one.location, f"id: {one.record.id!r} is earlier in this import with other content")
+    else:
+        run.refused(one.location, "is earlier in this import with the same text; give each an id to keep both")
+    return False
+
+
+def _compared(
+    run: ImportRun, incoming: list[tuple[Key, Incoming]]
+) -> tuple[list[Incoming], list[tuple[Incoming, int]]]:
+    """The new memories, and the changed ones with the ids of the memories that they change."""
+    stored = _stored([key for key, _ in incoming])
+    if run.observer:
+        stored |= _renamed(run, run.observer, [one for one in incoming if one[0] not in stored])
+    new: list[Incoming] = []
+    changed: list[tuple[Incoming, int]] = []
+    for key, one in incoming:
+        known = stored.get(key)
+        if known is None:
+            new.append(one)
+            continue
+        number_remember(run, one.stored, known[0])
+        if one.stored is None and known[1] == one.record_hash:
+            run.tally.unchanged += 1
+            settled(run, [(one, known[0])])
+        else:
+            changed.append((one, known[0]))
+    if changed and not run.options.overwrite:
+        # A copy from an export has no hash to compare; whether it differs from its memory shows when that is read.
+        edited = edited_since_import([memory_id for one, memory_id in changed if one.stored is None])
+        for one, memory_id in changed:
+            if memory_id in edited:
+                refuse_edited(run, one, memory_id, edited[memory_id])
+        changed = [(one, memory_id) for one, memory_id in changed if memory_id not in edited]
+    return new, changed
+
+
+def _renamed(
+    run: ImportRun, observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]
+) -> dict[Key, tuple[int, str]]:
+    """Memories by the key of a record that has another id now: at the same place of its source, and as old."""
+    known = {memory_id: (key, one) for key, one in unknown if (memory_id := observer.memory_at(one.location))}
+    found: dict[Key, tuple[int, str]] = {}
+    rows = Memory.objects.filter(pk__in=known).values_list("pk", "project_id", "created_at", "record_hash")
+    for memory_id, project_id, created_at, record_hash in rows:
+        key, one = known[memory_id]
+        if project_id == key[0] and created_at == one.record.created_at and "created_at" not in one.found.volatile:
+            found[key] = (memory_id, record_hash)
+            run.renamed.add(memory_id)
+    return found
+
+
+def refuse_edited(run: ImportRun, one: Incoming, memory_id: int, edit: str) -> None:
+    if run.observer:
+        run.observer.conflicting(one.found, memory_id, edit)
+        run.tally.conflicts += 1
+        return
+    run.refused(
+        one.location,
+        f"#{memory_id} was edited since it was imported, {edit}; --overwrite takes the record of the file instead",
+    )
+
+
+def _stored(wanted: Sequence[Key]) -> dict[Key, tuple[int, str]]:
+    """The id and record hash stored under each key; the oldest if there are several."""
+    stored: dict[Key, tuple[int, str]] = {}
+    for column, named in (("external_id", True), ("content_hash", False)):
+        keys = [key for key in wanted if key[1] is named]
+        if not keys:
+            continue
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT project_id, {column}, id, record_hash FROM memories_memory"
+                f" WHERE project_id = ANY(%s) AND {column} = ANY(%s::text[]) ORDER BY id DESC",
+                [list({key[0] for key in keys}), array_literal([key[2] for key in keys])],
+            )
+            for project_id, name, memory_id, record_hash in cursor.fetchall():
+                stored[project_id, named, name] = (memory_id, record_hash)
+    return stored
+
+
+def edited_since_import(memory_ids: Sequence[int]) -> dict[int, str]:
+    """Memories edited after their last import, and a description of the edit."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT DISTINCT ON (subject_id) subject_id, door, at FROM access_auditevent edit"
+            " WHERE subject_type = 'memory' AND subject_id = ANY(%s) AND batch_id IS NULL AND id > coalesce(("
+            "SELECT max(id) FROM access_auditevent import WHERE import.subject_type = 'memory'"
+            " AND import.subject_id = edit.subject_id AND import.batch_id IS NOT NULL), 0)"
+            " ORDER BY subject_id, id DESC",
+            [list(memory_ids)],
+        )
+        return {
+            memory_id: f"by {_DOORS.get(door, door)} on {at:%Y-%m-%d %H:%M} UTC"
+            for memory_id, door, at in cursor.fetchall()
+        }
+
+
+_DOORS = {"page": "the page", "api": "the API", "mcp": "an agent", "admin": "the admin", "command": "a command"}
+
+
+def settled(run: ImportRun, memories: Iterable[tuple[Incoming, int]]) -> None:
+    if run.observer:
+        for one, memory_id in memories:
+            run.observer.settled(one.location, memory_id)

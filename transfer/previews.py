@@ -1,0 +1,311 @@
+"""The first rows of an upload as they will be, before anything is stored.
+
+An upload may be hostile, and to read it may take long. So a process of its own makes the previews, one after another,
+and leaves each in a file; requests only look whether it is there.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+from django.conf import settings
+from pydantic import TypeAdapter, ValidationError
+
+from memories.records import STORABLE, MemoryRecord, derived_title
+from memories.vocabulary_records import is_vocabulary
+from text.titles import plain_title
+from transfer.formats.base import Column, ColumnsError, Importer, ImportFailedError, Options, Records, SourceRecord
+from transfer.formats.csv_table import columns_check
+from transfer.jobs import JobStateError, State, UploadInvalidError, importer_of, job_previews, job_text
+from transfer.models import ImportJob
+from web.processes import start_once
+from web.validation import reasons
+
+_ROWS = 8
+_READ = 200
+# If there are several files.
+_FILES, _ROWS_OF_FILE = 20, 3
+_COLUMNS = 1_000
+# Somebody waits for the page. A record that takes longer is the last one.
+_SECONDS = 10.0
+# Those that are not shown are only counted.
+_COUNT_SECONDS = 1.0
+# The system ends the process that makes previews when one takes longer, whatever it is at.
+_MOST_SECONDS = 40
+_MOST_TRIES = 2
+_LOCK = "previews.lock"
+# A process that was started a moment ago may not have the lock yet.
+_START_SECONDS = 10.0
+_started = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewRow:
+    """A memory as it will be."""
+
+    title: str
+    type: str
+    project: str
+    """Empty if the record names none."""
+    tags: tuple[str, ...]
+    created_at: datetime | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewFile:
+    """A file of a source that has several: how it is read, or why it is not."""
+
+    name: str
+    format: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The format of a source, its first rows, and the first records that cannot be taken, with the reasons."""
+
+    format: str
+    about: str
+    rows: tuple[PreviewRow, ...]
+    refused: tuple[tuple[str, str], ...]
+    error: str = ""
+    """Why nothing can be imported."""
+    notes: tuple[tuple[str, str], ...] = ()
+    """Locations of the first rows from which something is left out or cut, and what."""
+    columns: tuple[Column, ...] = ()
+    files: tuple[PreviewFile, ...] = ()
+    """The first files of several."""
+    count: int | None = None
+    """The number of memories, if so few that all were read."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """The rows and refusals found so far."""
+
+    rows: list[PreviewRow] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    until: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
+    counts_until: float = field(default_factory=lambda: time.monotonic() + _COUNT_SECONDS)
+    count: int = 0
+    """The memories read, of which the first ones are rows."""
+    is_all: bool = True
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self.until
+
+    def add(self, records: Records, importer: Importer, most: int) -> None:
+        """Read the first records, and add the rows of some of them."""
+        enough, read = len(self.rows) + most, 0
+        if importer.previews_in_part:
+            self.is_all, self.counts_until = False, 0.0
+        with closing(records):
+            for record in islice(records, _READ):
+                read += 1
+                if not isinstance(record, SourceRecord):
+                    self.refused.append((record.location, record.reason))
+                elif not is_vocabulary(record.data):
+                    try:
+                        row = _row(MemoryRecord.model_validate(record.data, context=STORABLE))
+                    except ValidationError as error:
+                        self.refused.append((record.location, "; ".join(reasons(error, MemoryRecord))))
+                    else:
+                        self.count += 1
+                        if len(self.rows) < enough:
+                            self.rows.append(row)
+                            self.notes.extend((record.location, note) for note in record.notes)
+                if self.is_over or (len(self.rows) == enough and time.monotonic() > self.counts_until):
+                    self.is_all = False
+                    break
+        self.is_all = self.is_all and read < _READ
+
+
+_PREVIEW = TypeAdapter(Preview)
+_TOO_LONG = Preview(
+    format="",
+    about="",
+    rows=(),
+    refused=(),
+    error="To read its first rows takes too long, or too much memory. Split it into smaller files.",
+)
+
+
+def preview_of(job: ImportJob) -> Preview | None:
+    """The preview of an upload; None while it is being made. There is one for each way to read its columns."""
+    try:
+        return _PREVIEW.validate_json(_place(job).read_bytes())
+    except FileNotFoundError:
+        previews_start()
+        return None
+
+
+def _place(job: ImportJob) -> Path:
+    way = hashlib.sha256(json.dumps(sorted(job.columns.items())).encode()).hexdigest()[:16]
+    return job_previews(job) / f"{way}.json"
+
+
+def job_read_as(*, job: ImportJob, columns: Mapping[str, str]) -> ImportJob:
+    """Choose the fields of the columns of an upload, by their names. Raises JobStateError or UploadInvalidError."""
+    if job.state not in (State.READY, State.FAILED) or not job.is_upload:
+        raise JobStateError(
+            f"{job.name} is {job.get_state_display()}: only an upload that is ready has columns to choose."
+        )
+    preview = preview_of(job)
+    if preview is None:
+        raise JobStateError(f"{job.name} is still being read. Choose its columns in some seconds.")
+    try:
+        columns_check(preview.columns, columns, are_of_one_table=not preview.files)
+    except ImportFailedError as error:
+        raise UploadInvalidError(job_text(job, str(error))) from None
+    # Only in the state that was looked at: it may have been started, or removed, since.
+    if not ImportJob.objects.filter(pk=job.pk, state=job.state).update(columns=dict(columns)):
+        raise JobStateError(f"{job.name} has just been started, or removed.")
+    job.refresh_from_db()
+    previews_start()
+    return job
+
+
+# --- the process that makes them ---------------------------------------------------------------------------------
+
+
+def previews_start() -> None:
+    """Start the process that makes previews, unless it runs."""
+    global _started
+    now = time.monotonic()
+    with _alone() as is_alone:
+        if not is_alone or now - _started < _START_SECONDS:
+            return
+    _started = now
+    start_once(["make_previews"])
+
+
+@contextmanager
+def _alone() -> Iterator[bool]:
+    """Hold the lock of the process that makes previews. Yields whether no other one has it."""
+    with (Path(settings.HOME) / _LOCK).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def unpacked_files() -> Path:
+    """The folder for what previews unpack, which a process that was ended leaves behind."""
+    return Path(settings.HOME) / "previews" / "unpacked"
+
+
+def previews_make(parent: int | None = None) -> int:
+    """Make all previews that are missing, while the parent process lives. Returns their number; 0 if another process
+    makes them.
+    """
+    made = Counter[tuple[int | None, int | None]]()
+    with _alone() as is_alone:
+        if is_alone:
+            shutil.rmtree(unpacked_files(), ignore_errors=True)
+            unpacked_files().mkdir(mode=0o700, parents=True)
+        while is_alone and parent in (None, os.getppid()) and (job := _next_job(made)):
+            made[job.user_id, job.api_key_id] += 1
+            _make_in_time(job)
+    return made.total()
+
+
+def _next_job(made: Counter[tuple[int | None, int | None]]) -> ImportJob | None:
+    """The oldest upload without a preview, of those whose owner has had the fewest: many of one hold up no others."""
+    ready = ImportJob.objects.filter(is_upload=True, state__in=[State.READY, State.FAILED]).order_by("pk")
+    missing = [job for job in ready if not _place(job).exists() and Path(job.path).exists()]
+    return min(missing, key=lambda job: made[job.user_id, job.api_key_id], default=None)
+
+
+def _make_in_time(job: ImportJob) -> None:
+    """Make a preview. What ends this process twice before it is made is not tried again: the server may end once."""
+    place = _place(job)
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    begun = place.with_suffix(".begun")
+    with begun.open("ab") as file:
+        tries = file.tell()
+        file.write(b".")
+    preview = _TOO_LONG if tries >= _MOST_TRIES else _in_time(lambda: _preview_make(job))
+    begun.write_bytes(_PREVIEW.dump_json(preview))
+    begun.replace(place)
+
+
+def _in_time(make: Callable[[], Preview]) -> Preview:
+    # No thread could stop what does not let go of the interpreter: the alarm ends the process.
+    signal.alarm(_MOST_SECONDS)
+    try:
+        return make()
+    except MemoryError:
+        return _TOO_LONG
+    finally:
+        signal.alarm(0)
+
+
+def _preview_make(job: ImportJob) -> Preview:
+    path, options = Path(job.path), Options(columns=job.columns, is_preview=True)
+    found, files = _Found(), list[PreviewFile]()
+    name = about = error_text = ""
+    columns: tuple[Column, ...] = ()
+    try:
+        importer = importer_of(job)
+        name, about = importer.name, importer.looks_like
+        columns = tuple(_columns_of(importer, path, options))[:_COLUMNS]
+        if importer.parts is None:
+            found.add(importer.read(path, options).records, importer, _ROWS)
+        else:
+            with closing(importer.parts(path, options)) as parts:
+                for part in islice(parts, _FILES):
+                    files.append(PreviewFile(part.name, part.importer.name if part.importer else "", part.reason))
+                    if found.is_over:
+                        found.is_all = False
+                        break
+                    if part.importer:
+                        found.add(part.records(options), part.importer, _ROWS_OF_FILE)
+    except ImportFailedError as error:
+        error_text = job_text(job, str(error))
+    return Preview(
+        format=name,
+        about=about,
+        rows=tuple(found.rows),
+        refused=tuple(found.refused[:_ROWS]),
+        error=error_text,
+        notes=tuple(found.notes[:_ROWS]),
+        columns=columns,
+        files=tuple(files),
+        count=found.count if found.is_all and not error_text and len(files) < _FILES else None,
+    )
+
+
+def _columns_of(importer: Importer, path: Path, options: Options) -> Sequence[Column]:
+    """The columns as they are read; as guessed if they cannot be read as wanted, so that others can be chosen."""
+    try:
+        return importer.columns(path, options)
+    except ColumnsError:
+        return importer.columns(path, replace(options, columns={}))
+
+
+def _row(record: MemoryRecord) -> PreviewRow:
+    text = " ".join(record.content[:400].split())
+    return PreviewRow(
+        title=plain_title(record.title or derived_title(record.content)),
+        type=record.type,
+        project=record.project,
+        tags=tuple(record.tags[:5]),
+        created_at=record.created_at,
+        text=text[:200],
+    )

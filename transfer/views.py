@@ -1,0 +1,276 @@
+"""The pages of imports: stores found on this machine, uploads, a key for an agent, and what became of each import."""
+
+import json
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import wraps
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from access.key_rights import key_rights
+from access.keys import make_key
+from access.viewer import Viewer, may_write_everything, viewer_of_user
+from explorer.http import PageRequest, page_viewer, private, wants_fragment
+from text.formatting import memories
+from transfer.discover import discoveries
+from transfer.follow.page import build_followed
+from transfer.follow.process import is_followed_now
+from transfer.follow.sources import followable, sources_follow, sources_of
+from transfer.jobs import (
+    SAMPLE,
+    State,
+    batch_undo_queue,
+    check_may_import_all,
+    importable,
+    job_cancel,
+    job_import,
+    job_named,
+    job_remove,
+    job_undo,
+    jobs_import,
+    may_import,
+)
+from transfer.page import build_columns, build_found, build_job, build_open, build_past, preview_rows
+from transfer.previews import Preview, job_read_as, preview_of
+from transfer.queries import imported_paths, imports_open, imports_past, is_empty, sample_batch
+from transfer.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
+from web.errors import Refusal
+from web.serving import public_site
+
+# The parts in which pages send uploads.
+PART = 4 * 1024**2
+
+Arguments = ParamSpec("Arguments")
+
+
+View = Callable[Concatenate[Any, Arguments], HttpResponse]
+
+
+def refusing(view: "View[Arguments]") -> "View[Arguments]":
+    """A view that shows what it refuses: a page of its own for the lack of rights or of the import, else a message."""
+
+    @wraps(view)
+    def answered(request: HttpRequest, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except Refusal as error:
+            if error.status == 403:
+                raise PermissionDenied(error.explanation) from error
+            if error.status == 404:
+                raise Http404(str(error)) from error
+            messages.error(request, error.explanation)
+            return redirect("imports:imports")
+
+    return answered
+
+
+def import_context(request: HttpRequest, viewer: Viewer) -> dict[str, object]:
+    """The content of the page of imports, which is also the home page of an empty corpus."""
+    allowed, everything = may_import(viewer), may_write_everything(viewer)
+    batches, jobs = imports_past(viewer) if allowed else ([], {})
+    sample = sample_batch() if everything else None
+    followed = sources_of(viewer) if everything else []
+    now, follows = datetime.now(UTC), bool(followed) and is_followed_now()
+    lines = build_followed(followed, now, viewer.timezone, is_followed_now=follows)
+    is_reading = any(line.is_reading for line in lines)
+    return {
+        "followed": lines,
+        "is_reading": is_reading,
+        "is_followed_now": follows or is_reading,
+        "may_import": allowed,
+        "may_import_all": everything,
+        "may_make_key": bool(key_rights(request.user)),
+        "open": build_open(imports_open(viewer)) if allowed else (),
+        "past": build_past(batches, jobs, now, viewer.timezone),
+        "sample": sample,
+        "is_empty": is_empty(viewer),
+        "max_upload": MAX_UPLOAD,
+        "part_size": PART,
+    }
+
+
+@require_safe
+@login_required
+def imports(request: PageRequest) -> HttpResponse:
+    template = "home/imports.html#followed" if wants_fragment(request) else "home/imports.html"
+    return private(render(request, template, import_context(request, page_viewer(request))))
+
+
+@require_safe
+@login_required
+@refusing
+def found(request: PageRequest) -> HttpResponse:
+    """The stores of other systems on this machine. They are only looked for when somebody asks."""
+    viewer = page_viewer(request)
+    check_may_import_all(viewer)
+    followed = {source.path for source in sources_of(viewer)}
+    context: dict[str, object] = {"found": build_found(discoveries(), imported_paths(), followed, Path.home())}
+    if not wants_fragment(request):
+        context |= import_context(request, viewer)
+    template = "home/imports.html#found" if wants_fragment(request) else "home/imports.html"
+    return private(render(request, template, context))
+
+
+@require_POST
+@login_required
+@refusing
+def start(request: HttpRequest) -> HttpResponse:
+    """Import stores of this machine, or the sample; or follow those stores whose format is followed."""
+    named = dict.fromkeys(request.POST.getlist("path"))
+    paths = [SAMPLE] if "sample" in request.POST else [Path(path) for path in named]
+    if not paths:
+        messages.error(request, "Nothing was chosen to import.")
+        return redirect("imports:found")
+    viewer, project = page_viewer(request), request.POST.get("project", "")
+    check_may_import_all(viewer)
+    if "follow" in request.POST:
+        to_follow = followable(paths)
+        sources = sources_follow(paths=to_follow, project=project, viewer=viewer)
+        paths = [path for path in paths if path not in to_follow]
+        if sources and not paths:
+            return redirect("imports:follow", sources[0].pk) if len(sources) == 1 else redirect("imports:imports")
+        if sources:
+            jobs_import(paths=paths, project=project, viewer=viewer)
+            return redirect("imports:imports")
+    jobs = jobs_import(paths=paths, project=project, viewer=viewer)
+    return redirect("imports:job", jobs[0].pk) if len(jobs) == 1 else redirect("imports:imports")
+
+
+@require_POST
+@login_required
+@refusing
+def upload(request: HttpRequest) -> HttpResponse:
+    """An upload as one form, for browsers without scripts: those send it in parts to the API."""
+    files = [file for file in request.FILES.getlist("file") if file.size]
+    if not files:
+        messages.error(request, "No file was chosen, or it is empty.")
+        return redirect("imports:imports")
+    listed = [FileToSend(file.name or "", file.size or 0) for file in files]
+    # All of it is here: it goes on with no other upload, whose bytes may be those of other files.
+    job = upload_begin(files=listed, viewer=page_viewer(request), fingerprint=secrets.token_hex())
+    for start, file in zip(accumulate((one.size for one in listed), initial=0), files, strict=False):
+        file.seek(max(0, job.received - start))
+        while job.received < start + (file.size or 0) and (part := file.read(MAX_PART)):
+            job = upload_append(job=job, offset=job.received, part=part)
+    return redirect("imports:job", job.pk)
+
+
+@require_safe
+@login_required
+@refusing
+def job(request: PageRequest, job_id: int) -> HttpResponse:
+    viewer = page_viewer(request)
+    one = job_named(viewer, job_id)
+    everything = may_write_everything(viewer)
+    context: dict[str, object] = {"job": build_job(one, sees_vocabulary=everything), "part_size": PART}
+    if wants_fragment(request):
+        # The messages of an action, which a whole page shows elsewhere.
+        context["complaints"] = [str(one) for one in messages.get_messages(request)]
+    if one.state in (State.READY, State.FAILED) and one.is_upload:
+        preview = preview_of(one)
+        context |= {"is_being_read": True} if preview is None else _preview_context(preview, viewer)
+    template = "home/import_job.html#job" if wants_fragment(request) else "home/import_job.html"
+    return private(render(request, template, context))
+
+
+def _preview_context(preview: Preview, viewer: Viewer) -> dict[str, object]:
+    """The first rows of an upload, and the projects that it may go into."""
+    projects, may_make = importable(viewer), viewer.may_write(None) and viewer.project_ids is None
+    named = dict.fromkeys(row.project for row in preview.rows if row.project)
+    columns = build_columns(preview)
+    context: dict[str, object] = {
+        "preview": preview,
+        "import_label": memories(preview.count or 0),
+        "rows": preview_rows(preview),
+        "columns": columns,
+        "projects": projects,
+        "may_make_project": may_make,
+        "closed_projects": [] if may_make else [name for name in named if name not in projects],
+    }
+    if preview.error:
+        context["verdict"] = "needs a column with the text" if columns else "cannot be imported"
+    return context
+
+
+@require_POST
+@login_required
+@refusing
+def job_action(request: HttpRequest, job_id: int, action: str) -> HttpResponse:
+    """Import an upload, choose the fields of its columns, cancel or undo an import, or remove an upload."""
+    viewer = page_viewer(request)
+    one = job_named(viewer, job_id)
+    try:
+        if action == "import":
+            project, is_only = request.POST.get("project", ""), "only_project" in request.POST
+            job_import(job=one, project=project, viewer=viewer, is_only_project=is_only)
+        elif action == "columns":
+            names, fields = request.POST.getlist("column"), request.POST.getlist("field")
+            job_read_as(job=one, columns=dict(zip(names, fields, strict=False)))
+        elif action == "cancel":
+            job_cancel(job=one)
+        elif action == "undo":
+            job_undo(job=one, viewer=viewer, force="force" in request.POST)
+        else:
+            job_remove(job=one)
+            messages.info(request, f"{one.name} is removed.")
+            return redirect("imports:imports")
+    except Refusal as error:
+        messages.error(request, error.explanation)
+    return redirect("imports:job", job_id)
+
+
+@require_POST
+@login_required
+@refusing
+def undo_batch(request: HttpRequest, batch_id: int) -> HttpResponse:
+    return redirect("imports:job", batch_undo_queue(batch_id=batch_id, viewer=page_viewer(request)).pk)
+
+
+@require_POST
+@login_required
+def connect(request: HttpRequest) -> HttpResponse:
+    """A new key for an agent that reads and writes, with what to paste into the agent. It is shown once."""
+    rights = key_rights(request.user)
+    if not rights:
+        raise PermissionDenied("Only admins of projects can create keys: ask one of them.")
+    new = make_key(
+        name="Agent",
+        scopes=["read", "write"],
+        viewer=viewer_of_user(request.user),
+        projects=() if rights.every_project else rights.projects,
+        every_project=rights.every_project,
+    )
+    context = {"key": new.key, "snippets": _snippets(public_site(request), new.raw)}
+    response = render(request, "home/connect.html", context)
+    response["Cache-Control"] = "private, no-store"
+    return response
+
+
+def _snippets(site: str, key: str) -> tuple[tuple[str, str, str], ...]:
+    """The text to paste into each kind of agent, with its name and its place."""
+    sent = f'"Authorization: Bearer {key}"'
+    server = {"url": f"{site}/mcp", "headers": {"Authorization": f"Bearer {key}"}}
+    codex = f'[mcp_servers.mnemoscope]\nurl = "{site}/mcp"\nhttp_headers = {{ Authorization = "Bearer {key}" }}'
+    return (
+        ("Claude Code", "in a terminal", f"claude mcp add --transport http mnemoscope {site}/mcp --header {sent}"),
+        ("Codex", "in ~/.codex/config.toml", codex),
+        ("Other agents with MCP", "in their mcp.json", json.dumps({"mcpServers": {"mnemoscope": server}}, indent=2)),
+        ("curl", "to try it, and for programs", f'curl -H {sent} "{site}/api/search?q=hello"'),
+    )
+
+
+@require_safe
+@login_required
+def first_call(request: HttpRequest, key_id: int) -> HttpResponse:
+    """Whether an agent has used its key; asked for until it has."""
+    key = get_object_or_404(key_rights(request.user).keys(), pk=key_id)
+    return private(render(request, "home/connect.html#first_call", {"key": key}))
