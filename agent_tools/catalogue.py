@@ -7,16 +7,16 @@ from agent_tools import category_tools, chatgpt, memory_tools, outputs, tools, v
 from agent_tools.outputs import LIST, NUMBER, SWITCH, TEXT
 from agent_tools.rendering import DEFAULT_TOKENS, OutputOptions
 from agent_tools.tools import Tool
-from explorer.batch_api import Batch
-from explorer.category_requests import (
+from explorer.categories.requests import (
     CATEGORY_SORTS,
     CONCEPT_SORTS,
     CategoryListRequest,
     CategoryRequest,
     ConceptListRequest,
 )
-from explorer.history_api import ChangesRequest
-from explorer.session_context import ContextRequest
+from explorer.history.api import ChangesRequest
+from explorer.memory.batch_api import Batch
+from explorer.sessions.context import ContextRequest
 from memories.records import MemoryChanges, StrictMemoryRecord
 from search.facets import FACET
 from search.query import FacetScope, Mode, SearchQuery

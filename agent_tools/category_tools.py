@@ -6,7 +6,7 @@ from typing import Any
 from access.viewer import Viewer
 from agent_tools.rendering import OneLine, TableRow, date_cell, render_rows, render_tables
 from agent_tools.tools import Arguments, pairs_of_arguments, split_output_options
-from explorer.category_reads import (
+from explorer.categories.reads import (
     CategoryMemory,
     ChunkText,
     ConceptCount,
@@ -15,9 +15,9 @@ from explorer.category_reads import (
     category_overview,
     concepts_in,
 )
-from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
-from explorer.timeline_api import cut_title
-from explorer.visible_tree import CategoryChild, CategoryDescription
+from explorer.categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.categories.visible_tree import CategoryChild, CategoryDescription
+from explorer.explore.timeline_api import cut_title
 from search.result import SearchWarning
 
 # Characters of a chunk.

@@ -6,8 +6,8 @@ from urllib.parse import urljoin
 from access.viewer import Viewer
 from agent_tools.rendering import encode
 from agent_tools.tools import Arguments, hidden_line, pairs_of_arguments, warning_lines
+from explorer.explore.timeline_api import index_row
 from explorer.links import memory_url
-from explorer.timeline_api import index_row
 from memories.queries import memory_details
 from memories.recalls import opened, recalled
 from memories.records import MemoryId

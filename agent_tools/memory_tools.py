@@ -27,12 +27,12 @@ from curation.services import PlanChangedError, curation_apply, curation_plan, c
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
 from curation.suggestions.queries import suggestions_matching
-from explorer.history_api import ChangesRequest, HistoryRequest
+from explorer.explore.take_out import search_arguments
+from explorer.explore.timeline_api import cut_title
+from explorer.history.api import ChangesRequest, HistoryRequest
 from explorer.listings import visible_project_ids
-from explorer.session_context import ContextRequest
-from explorer.session_context import session_context as context_of
-from explorer.take_out import search_arguments
-from explorer.timeline_api import cut_title
+from explorer.sessions.context import ContextRequest
+from explorer.sessions.context import session_context as context_of
 from memories.changes import changes as feed
 from memories.history import maker_of, memory_history
 from memories.queries import visible_to

@@ -24,12 +24,12 @@ from agent_tools.rendering import (
 from agent_tools.workflow import WORKFLOW as WORKFLOW
 from categories.local_texts import as_projects, known_terms
 from categories.queries import CategoryNode, Term, category_nodes, concept_terms, entity_terms
-from explorer.batch_api import Batch, batch_of
+from explorer.categories.visible_tree import CategoryNotFoundError
+from explorer.explore.timeline_api import cut_title, index_row
 from explorer.graph.node_page import relationship_detail
 from explorer.graph.path_page import PathEndError
 from explorer.graph.queries import NameUnknownError
-from explorer.timeline_api import cut_title, index_row
-from explorer.visible_tree import CategoryNotFoundError
+from explorer.memory.batch_api import Batch, batch_of
 from memories.history import EventNotFoundError, HistoryEvent, memory_history, rivals_of, superseded_by
 from memories.models import Memory, Project
 from memories.queries import MemoryDetail, memory_version

@@ -13,7 +13,7 @@ from curation.queries import TermNotFoundError, not_found_message
 from curation.schemas import Alias, Create, Merge, Move, Operation, Relate, Rename, Retag, Split
 from curation.services import Applied, CurationBusyError, PlanChangedError, curation_apply, curation_plan
 from curation.working_copy import CurationRefusedError, TermRef
-from explorer.memory_edit import completed
+from explorer.memory.edit import completed
 from web.admin import Lines
 from web.validation import reasons
 

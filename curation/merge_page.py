@@ -13,7 +13,7 @@ from curation.pages import plural_of, term_url
 from curation.queries import TermNotFoundError, counts_of, find_term, not_found_message
 from curation.schemas import MOST_TERMS
 from curation.working_copy import CurationRefusedError, TermRef
-from explorer.page import Notice
+from explorer.explore.page import Notice
 from text.formatting import number
 
 

@@ -21,7 +21,7 @@ from curation.suggestions.queries import (
     suggestions_matching,
     with_names,
 )
-from explorer.category_browser import BrowseRequest, browse
+from explorer.categories.browser import BrowseRequest, browse
 from explorer.links import Link, explore_url, retag_url, values_url
 from search.query import SearchQuery
 from search.result import HitDetail, SearchResult

@@ -29,9 +29,9 @@ from curation.queries import (
     visible_terms,
 )
 from curation.working_copy import PlanLine, TermRef
+from explorer.explore.page import Notice, problem_notices
+from explorer.explore.sidebar import HiddenField, criteria, form_fields
 from explorer.links import Link, curate_url, explore_url, filter_url, memory_url
-from explorer.page import Notice, problem_notices
-from explorer.sidebar import HiddenField, criteria, form_fields
 from memories.models import Memory, Project
 from memories.queries import visible_to
 from search.facets import Facet

@@ -39,9 +39,9 @@ from curation.queries import TermNotFoundError, find_term, not_found_message
 from curation.services import Applied, CurationBusyError, curation_undo
 from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
+from explorer.explore.page import Notice, problem_notices
 from explorer.http import page_viewer, private, read_query, return_url
 from explorer.links import explore_url
-from explorer.page import Notice, problem_notices
 from memories.models import Memory
 from memories.records import normalise_tag
 from web.params import pairs_of

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 
 # Django looks for an app's admin in this module.
-from explorer import memory_admin  # noqa: F401
+from explorer.memory import admin as memory_admin  # noqa: F401
 from memories.models import (
     Corpus,
     EmbeddingModel,

@@ -21,7 +21,7 @@ from django.utils.timezone import get_default_timezone
 from django_htmx.middleware import HtmxDetails
 
 from access.viewer import Viewer, viewer_of_user
-from explorer.arrangement import Arrangement
+from explorer.explore.arrangement import Arrangement
 from explorer.page_query import PageQuery
 from search.query import ALIASES
 from search.saved_views import default_view_id, openable_views

@@ -10,7 +10,9 @@ from pydantic import BaseModel, Field
 
 from access.keys import ApiRequest, allowance_of, allowed
 from categories.queries import aliases_of_tags
-from explorer.api import facet_listing
+from explorer.explore.api import facet_listing
+from explorer.explore.schemas import LOWER_BOUNDS
+from explorer.explore.timeline_api import IndexRow, QueryWarning, cut_title, query_warning
 from explorer.links import filter_url
 from explorer.listings import (
     Listed,
@@ -22,9 +24,7 @@ from explorer.listings import (
     whoami,
 )
 from explorer.operations import read_operation
-from explorer.schemas import LOWER_BOUNDS
-from explorer.sessions import SessionDetail, SessionRequest, session_detail
-from explorer.timeline_api import IndexRow, QueryWarning, cut_title, query_warning
+from explorer.sessions.reads import SessionDetail, SessionRequest, session_detail
 from search.facets import FACET
 from search.result import FacetListing
 from search.run import facet_page

@@ -2,7 +2,13 @@
 
 from django.urls import path
 
-from explorer import compare_view, edit_views, map_view, saved_view_pages, session_views, view_feeds, views
+from explorer.compare import views as compare_view
+from explorer.explore import views
+from explorer.map import views as map_view
+from explorer.memory import edit_views
+from explorer.sessions import views as session_views
+from explorer.views import feeds as view_feeds
+from explorer.views import views as saved_view_pages
 
 app_name = "explorer"
 urlpatterns = [

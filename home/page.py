@@ -8,12 +8,12 @@ from django.urls import reverse
 
 from curation.suggestions.pages import review_url
 from curation.suggestions.params import ReviewQuery
-from explorer.calendar_page import day_shade
-from explorer.histogram_plot import Plot, build_plot
+from explorer.explore.calendar_page import day_shade
+from explorer.explore.histogram_plot import Plot, build_plot
 from explorer.links import Link, calendar_url, explore_url, filter_url, memory_url
 from explorer.listings import SessionsRequest
-from explorer.saved_views import ViewRow, build_rows
-from explorer.sessions_page import SessionRow, build_sessions, sessions_url
+from explorer.sessions.page import SessionRow, build_sessions, sessions_url
+from explorer.views.page import ViewRow, build_rows
 from home.overview import FIRST_SPAN, STRIP_WEEKS, Coverage, Idea, News, Overview, ProjectNews, Slice, strip_start
 from memories.embedding.progress import EmbeddedShare
 from memories.models import Memory

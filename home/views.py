@@ -9,8 +9,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from access.viewer import may_write_everything
+from explorer.explore.page import problem_notices
 from explorer.http import page_viewer, private, request_pairs
-from explorer.page import problem_notices
 from home.overview import FIRST_SPAN, HomeRequest, overview
 from home.page import build_home
 from home.visits import visit_record

@@ -265,7 +265,7 @@ class Memory(models.Model):
             # Totals of the default states are index-only scans of it.
             models.Index(fields=["state", "-created_at", "-id"], name="memory_state_created_idx"),
             models.Index(fields=["project", "-created_at", "-id"], name="memory_project_created_idx"),
-            # For the context of a session; `explorer.session_context` has the same condition.
+            # For the context of a session; `explorer.sessions.context` has the same condition.
             models.Index(
                 fields=["project", "-pinned", "-created_at", "-id"],
                 name="memory_important_idx",

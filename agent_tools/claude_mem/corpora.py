@@ -15,7 +15,7 @@ from access.models import AuditEvent
 from access.sign_in import owner_to_sign_in
 from access.viewer import Viewer, viewer_of_user
 from agent_tools.claude_mem.arguments import read_arguments
-from explorer.timeline_api import index_row
+from explorer.explore.timeline_api import index_row
 from memories.recalls import recalled
 from search.engines import with_engine
 from search.engines.base import Engine

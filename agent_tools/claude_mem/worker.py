@@ -16,9 +16,9 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from agent_tools.claude_mem import corpora
 from agent_tools.claude_mem.arguments import read_arguments, whole_number
-from explorer.batch_api import Batch, batch_of
-from explorer.session_context import ContextRequest, session_context
-from explorer.timeline_api import index_row
+from explorer.explore.timeline_api import index_row
+from explorer.memory.batch_api import Batch, batch_of
+from explorer.sessions.context import ContextRequest, session_context
 from memories.models import Project
 from memories.queries import MemoryDetail, visible_to
 from memories.recalls import recalled

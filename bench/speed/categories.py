@@ -20,15 +20,15 @@ from bench.speed.peers.engines import load_engines
 from bench.speed.runner import Benchmark, Job, clear_caches
 from bench.speed.vectors import create_model
 from categories.models import Category
-from explorer.category_reads import category_list, category_overview, concepts_in
-from explorer.category_requests import (
+from explorer.categories.reads import category_list, category_overview, concepts_in
+from explorer.categories.requests import (
     CATEGORY_SORTS,
     CONCEPT_SORTS,
     CategoryListRequest,
     CategoryRequest,
     ConceptListRequest,
 )
-from explorer.visible_tree import visible_tree
+from explorer.categories.visible_tree import visible_tree
 from memories.models import Memory, Project
 from memories.records import MemoryChanges
 from memories.services import memory_update

@@ -22,7 +22,7 @@ from curation.suggestions.queries import (
     with_names,
 )
 from curation.suggestions.services import SuggestionNotFoundError, suggestion_accept, suggestion_reject, suggestion_undo
-from explorer.memory_api import ReasonRequest
+from explorer.memory.api import ReasonRequest
 from web.errors import GUARDED, errors
 from web.params import Params, pairs_of
 

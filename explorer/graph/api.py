@@ -8,6 +8,8 @@ from ninja import Router
 
 from access.keys import ApiRequest, allowed
 from categories.queries import Term
+from explorer.explore.schemas import HistogramBar, HistogramReply
+from explorer.explore.timeline_api import query_warning
 from explorer.graph.neighbourhood import Neighbourhood, NodeNeighbour
 from explorer.graph.node_page import NodeDetail, node_detail, node_neighbourhood, relationship_detail
 from explorer.graph.params import AroundRequest, PathRequest, TableRequest
@@ -35,10 +37,8 @@ from explorer.graph.schemas import (
 )
 from explorer.graph.table_page import NodeTable, node_table
 from explorer.links import memory_url, node_url, relationship_url
-from explorer.memory_api import MemoryName
+from explorer.memory.api import MemoryName
 from explorer.operations import read_operation
-from explorer.schemas import HistogramBar, HistogramReply
-from explorer.timeline_api import query_warning
 from search.result import Hit
 from search.unified.rows import StoredRelationship
 from web.errors import ApiError

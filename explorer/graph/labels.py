@@ -7,11 +7,11 @@ from datetime import tzinfo
 from django.urls import reverse
 
 from categories.queries import Term
+from explorer.explore.page import Notice, did_you_mean_text
 from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.graph.queries import KINDS, NodeKind
 from explorer.links import Link, explore_url, node_url, relationship_url
-from explorer.memory_page import MemoryLink, memory_link
-from explorer.page import Notice, did_you_mean_text
+from explorer.memory.page import MemoryLink, memory_link
 from memories.queries import MemoryTitle
 from search.query import SearchQuery
 from search.result import Hit, SearchWarning

@@ -6,6 +6,8 @@ from datetime import UTC, date, datetime, tzinfo
 
 from access.viewer import Viewer
 from categories.queries import CategoryNode, Term
+from explorer.explore.histogram_plot import Option, Plot, build_plot
+from explorer.explore.page import Notice
 from explorer.graph.labels import (
     both_url,
     build_sample,
@@ -34,10 +36,8 @@ from explorer.graph.queries import (
     open_graph,
 )
 from explorer.graph.svg import Drawing, build_drawing, strongest
-from explorer.histogram_plot import Option, Plot, build_plot
 from explorer.links import Link, explore_url
-from explorer.memory_page import MemoryLink
-from explorer.page import Notice
+from explorer.memory.page import MemoryLink
 from search.engines import with_engine
 from search.engines.base import Counts, Engine, EngineQuery, EngineTimeoutError, FacetRequest, Filter
 from search.facet_counts import TIED, by_count_and_name

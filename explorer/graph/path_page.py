@@ -12,6 +12,8 @@ from psycopg.errors import QueryCanceled
 
 from access.viewer import Viewer
 from categories.queries import Term
+from explorer.explore.histogram_plot import Option
+from explorer.explore.page import Notice
 from explorer.graph.adjacency import SearchTooLongError
 from explorer.graph.cache import load_graph
 from explorer.graph.labels import (
@@ -38,10 +40,8 @@ from explorer.graph.queries import (
     memory_titles,
     open_graph,
 )
-from explorer.histogram_plot import Option
 from explorer.links import Link
-from explorer.memory_page import MemoryLink, memory_link
-from explorer.page import Notice
+from explorer.memory.page import MemoryLink, memory_link
 from memories.queries import MemoryTitle
 from search.engines import with_engine
 from search.engines.base import Engine, Filter

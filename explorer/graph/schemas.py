@@ -4,9 +4,9 @@ from datetime import date, datetime
 
 from pydantic import BaseModel, Field
 
-from explorer.memory_api import CategoryPathReply, MemoryName
-from explorer.schemas import HistogramReply
-from explorer.timeline_api import QueryWarning
+from explorer.explore.schemas import HistogramReply
+from explorer.explore.timeline_api import QueryWarning
+from explorer.memory.api import CategoryPathReply, MemoryName
 
 _VALUE = "The value of filters for it."
 

@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from access.viewer import Viewer
 from categories.queries import Term
+from explorer.explore.page import Notice
+from explorer.explore.sparkline import Sparkline, build_sparklines
 from explorer.graph.adjacency import Ints
 from explorer.graph.cache import VocabularyGraph, ids_named_like, load_graph
 from explorer.graph.labels import graph_tabs, table_url, term_url, toggled, warning_notices
@@ -17,8 +19,6 @@ from explorer.graph.params import TableRequest, TableSort
 from explorer.graph.queries import ENTITY, GraphContext, NodeKind, open_graph
 from explorer.http import Pager, build_pager
 from explorer.links import Link, filter_url, matrix_url, merge_url
-from explorer.page import Notice
-from explorer.sparkline import Sparkline, build_sparklines
 from search.engines import with_engine
 from search.engines.base import Engine
 from search.facets import DATE_KEY

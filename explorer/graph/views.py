@@ -5,6 +5,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from explorer.explore.page import problem_notices
 from explorer.graph.node_page import build_node, node_detail, relationship_detail
 from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.graph.path_page import (
@@ -19,7 +20,6 @@ from explorer.graph.path_page import (
 from explorer.graph.queries import NameAmbiguousError, NameUnknownError, NodeKind
 from explorer.graph.table_page import build_table, node_table
 from explorer.http import PageRequest, page_viewer, private, request_pairs
-from explorer.page import problem_notices
 from web.timing import server_timing
 
 

@@ -199,7 +199,7 @@ def test_id_of_a_request_is_in_its_reply_and_in_the_text_of_an_internal_error(sh
         assert "with the id of the request, agent-7" in response.json()["result"]["content"][0]["text"]
         refused = http.post("/mcp", json=body, headers={"Authorization": "Bearer mnk_wrong", "X-Request-ID": "agent-8"})
         assert (refused.status_code, refused.headers["X-Request-ID"]) == (401, "agent-8")
-        monkeypatch.setattr("explorer.api.run", lambda *a, **k: 1 / 0)
+        monkeypatch.setattr("explorer.explore.api.run", lambda *a, **k: 1 / 0)
         failed = http.get("/api/search", headers={"X-Request-ID": "program-9"})
         assert (failed.status_code, failed.headers["X-Request-ID"]) == (500, "program-9")
         assert "with the id of the request, program-9" in failed.json()["suggestion"]

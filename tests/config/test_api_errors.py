@@ -356,7 +356,7 @@ def test_database_that_is_down_is_503(caller, monkeypatch, error):
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr("explorer.api.run", fail)
+    monkeypatch.setattr("explorer.explore.api.run", fail)
     response = caller.get("/api/search")
     refused(response, 503, "database_unavailable")
     assert response["Retry-After"]
@@ -366,7 +366,7 @@ def test_statement_that_was_given_up_is_503_and_no_outage(caller, monkeypatch):
     def fail(*args, **kwargs):
         raise _down("57014")
 
-    monkeypatch.setattr("explorer.api.run", fail)
+    monkeypatch.setattr("explorer.explore.api.run", fail)
     refused(caller.get("/api/search"), 503, "database_busy")
 
 
@@ -382,7 +382,7 @@ def test_error_that_nobody_foresaw_tells_nothing_of_itself(caller, monkeypatch, 
     def fail(*args, **kwargs):
         raise RuntimeError("the secret of the house")
 
-    monkeypatch.setattr("explorer.api.run", fail)
+    monkeypatch.setattr("explorer.explore.api.run", fail)
     response = caller.get("/api/search")
     refused(response, 500, "internal_error")
     assert "secret" not in response.text
@@ -393,7 +393,7 @@ def test_suspicious_request_is_400(caller, monkeypatch):
     def fail(*args, **kwargs):
         raise SuspiciousOperation("odd")
 
-    monkeypatch.setattr("explorer.api.run", fail)
+    monkeypatch.setattr("explorer.explore.api.run", fail)
     refused(caller.get("/api/search"), 400, "malformed_request")
 
 

@@ -20,8 +20,8 @@ from django.utils import timezone
 from access.viewer import command_viewer
 from config import backup, backup_schedule
 from config.backup import BackupError, Manifest, TableState, backup_create, backup_restore, backup_verify, compare
-from explorer import measures
-from explorer.measures import _last_backup, backup_is_running
+from explorer.status import measures
+from explorer.status.measures import _last_backup, backup_is_running
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create

@@ -11,9 +11,9 @@ from curation.queries import TermNotFoundError
 from curation.schemas import Alias, Edit, Merge, Move, Relate, Rename, Retag, Split
 from curation.services import CurationForbiddenError, PlanChangedError, curation_apply, curation_plan, curation_undo
 from curation.working_copy import CurationRefusedError
-from explorer.category_reads import category_overview
-from explorer.category_requests import CategoryRequest
-from explorer.visible_tree import CategoryNotFoundError
+from explorer.categories.reads import category_overview
+from explorer.categories.requests import CategoryRequest
+from explorer.categories.visible_tree import CategoryNotFoundError
 from memories.models import Corpus, Memory, OutboxEntry
 from memories.records import MemoryRecord
 from memories.services import memory_create

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from explorer.page import build_context
+from explorer.explore.page import build_context
 from explorer.page_query import PageQuery
 from search.facets import FacetValue
 from search.ranking import Ranked

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from access.viewer import Viewer
-from explorer.calendar_page import build_calendar
+from explorer.explore.calendar_page import build_calendar
 from explorer.page_query import PageQuery
 from memories.models import Project
 from search.calendar_days import calendar_days, days_since

@@ -5,9 +5,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from explorer.page import build_context, problem_notices, typed_notices
+from explorer.explore.page import build_context, problem_notices, typed_notices
+from explorer.explore.values_page import build_values_context
 from explorer.page_query import PageQuery
-from explorer.values_page import build_values_context
 from search.baseline_counts import CorpusCounts
 from search.facets import DateBuckets, Facet, FacetValue
 from search.histogram import Bar, Histogram

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from explorer.sidebar import row_id
-from explorer.values_page import build_values_context
+from explorer.explore.sidebar import row_id
+from explorer.explore.values_page import build_values_context
 from search.facets import Facet, FacetValue
 from search.result import FacetListing, FacetPage, Initial
 from tests.explorer.contexts import CORPUS, context_of, panel_of, query_of, tag_values

@@ -113,7 +113,7 @@ def test_forms_show_what_the_view_finds_and_propose_a_name(reader, view, monkeyp
     def late(*args, **kwargs):
         raise EngineTimeoutError
 
-    monkeypatch.setattr("explorer.saved_views.run", late)
+    monkeypatch.setattr("explorer.views.page.run", late)
     assert ">Look in Explore</a>" in html_of(reader.get("/views/new/?tag=tea&type=note"))
 
 

@@ -206,7 +206,7 @@ def test_ticking_a_value_gives_the_number_it_showed(corpus, caller):
 
 
 def test_facet_with_more_values_than_fit_says_so(corpus, caller, monkeypatch):
-    monkeypatch.setattr("explorer.api.FACET_LIMIT", 2)
+    monkeypatch.setattr("explorer.explore.api.FACET_LIMIT", 2)
     reply = found(caller, "include_facets=1")
     assert len(reply["facets"]["tags"]) == 2
     note = reply["facet_notes"]["tags"]

@@ -5,7 +5,7 @@ from django.test import Client
 
 from access.keys import make_key
 from access.viewer import command_viewer, viewer_of_key
-from explorer.session_context import ContextRequest, session_context
+from explorer.sessions.context import ContextRequest, session_context
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -101,7 +101,7 @@ def test_what_is_only_proposed_is_nowhere_listed_as_decided(corpus):
 
 
 def test_what_is_proposed_is_marked_among_the_changes(corpus, monkeypatch):
-    monkeypatch.setattr("explorer.session_context._MOST", 1)
+    monkeypatch.setattr("explorer.sessions.context._MOST", 1)
     for n in range(2):
         record = MemoryRecord(
             project="boat", type="plan", state="proposed", content=f"Plan {n}.", created_at=f"202{5 - n}-01-01T00:00Z"

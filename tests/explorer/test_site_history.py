@@ -10,9 +10,9 @@ from access.keys import make_key
 from access.models import Membership
 from access.viewer import command_viewer
 from explorer.models import SiteSample
-from explorer.site_history import milliseconds, site_history, site_sample_add
-from explorer.status import site_status
-from explorer.status_course import build_course
+from explorer.status.course import build_course
+from explorer.status.reads import site_status
+from explorer.status.site_history import milliseconds, site_history, site_sample_add
 from memories.models import Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -61,7 +61,7 @@ def test_answers_of_all_processes_add_up_in_one_row_for_five_minutes():
 
 def test_memories_are_counted_once_in_five_minutes_by_whoever_is_first(monkeypatch):
     counted = Mock(side_effect=site_status)
-    monkeypatch.setattr("explorer.site_history.site_status", counted)
+    monkeypatch.setattr("explorer.status.site_history.site_status", counted)
     for minutes in (1, 2, 3, 4, 5, 6):
         site_sample_add(tally((0.010, 200)), NOON + timedelta(minutes=minutes))
     assert counted.call_count == 2

@@ -7,7 +7,7 @@ import pytest
 
 from access.viewer import command_viewer
 from categories.models import Category
-from explorer.visible_tree import visible_tree
+from explorer.categories.visible_tree import visible_tree
 from memories.models import Chunk, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update

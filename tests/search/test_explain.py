@@ -5,7 +5,7 @@ from datetime import UTC
 
 import pytest
 
-from explorer.cards import build_cards
+from explorer.explore.cards import build_cards
 from search.explain import explain
 from search.ranking import Boosts, Ranked, ScoreParts
 from search.result import FieldMatch

@@ -3,8 +3,8 @@
 import pytest
 
 from access.viewer import Viewer, command_viewer
-from explorer.category_reads import category_list
-from explorer.category_requests import CategoryListRequest
+from explorer.categories.reads import category_list
+from explorer.categories.requests import CategoryListRequest
 from memories.models import Project
 from memories.records import MemoryRecord
 from memories.services import memory_create

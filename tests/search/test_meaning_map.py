@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from access.viewer import Viewer
-from explorer.map_api import MapRequest
-from explorer.map_view import TileRequest
+from explorer.map.api import MapRequest
+from explorer.map.views import TileRequest
 from memories.models import MapPlace, Memory, Project
 from search import meaning_map
 from search.area import Tile

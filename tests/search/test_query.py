@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explorer.timeline_api import ViewRequest
+from explorer.explore.timeline_api import ViewRequest
 from search.facets import FACETS
 from search.query import ALIASES, Mode, SearchQuery, Sort
 from search.timeline import TimelineRequest

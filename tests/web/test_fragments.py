@@ -6,7 +6,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.safestring import SafeString
 from jinja2 import UndefinedError
 
-from explorer.page import Notice
+from explorer.explore.page import Notice
 
 
 def shown(source, **values):

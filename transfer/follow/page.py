@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from django.urls import reverse
 
-from explorer.history_page import ShownChange, compare
+from explorer.history.page import ShownChange, compare
 from explorer.links import Link, memory_url
 from home.page import when_text
 from memories.models import FollowedSource, ImportBatch

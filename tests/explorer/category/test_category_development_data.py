@@ -8,7 +8,7 @@ from access.keys import make_key
 from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
 from categories.models import Category
-from explorer.visible_tree import visible_tree
+from explorer.categories.visible_tree import visible_tree
 from memories.models import ImportBatch, Project
 from search.engines import select_engine
 from tests import development_data

@@ -13,10 +13,10 @@ from agent_tools.tools import call
 from categories.details import CategoryDetails, ConceptDetails, category_merge_details, concept_merge_details
 from categories.models import Category, Concept
 from categories.services import Vocabulary
-from explorer.category_browser import BrowseRequest, browse
-from explorer.category_reads import category_list, category_overview, chunks_of, concepts_in, memories_of
-from explorer.category_requests import CategoryListRequest, CategoryRequest, ConceptListRequest
-from explorer.visible_tree import CategoryNotFoundError, visible_tree
+from explorer.categories.browser import BrowseRequest, browse
+from explorer.categories.reads import category_list, category_overview, chunks_of, concepts_in, memories_of
+from explorer.categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.categories.visible_tree import CategoryNotFoundError, visible_tree
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create

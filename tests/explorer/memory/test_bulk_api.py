@@ -246,7 +246,7 @@ def test_revision_is_raised_after_what_follows_a_write(caller, monkeypatch):
         seen.append(Corpus.objects.get().revision)
         return NearDuplicates()
 
-    monkeypatch.setattr("explorer.memory_api.near_duplicates", near)
+    monkeypatch.setattr("explorer.memory.api.near_duplicates", near)
     assert post(caller, {"content": "Tea."}, "k1").status_code == 201
     assert (seen, Corpus.objects.get().revision) == ([before], before + 1)
 
@@ -299,7 +299,7 @@ def test_a_bulk_write_that_loses_a_deadlock_over_new_names_is_done_once_all_the_
 
 @pytest.mark.django_db(transaction=True)
 def test_a_bulk_write_is_done_beside_an_import_that_takes_long_and_keeps_no_others_waiting(monkeypatch):
-    monkeypatch.setattr("explorer.bulk_api._LONGEST_WAIT", 0.2)
+    monkeypatch.setattr("explorer.memory.bulk_api._LONGEST_WAIT", 0.2)
     caller, replies = Caller(key(["read", "write"]).raw), []
 
     def send():

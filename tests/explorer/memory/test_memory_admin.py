@@ -280,7 +280,7 @@ def test_rows_are_never_taken_away(curator, memory):
 
 
 def test_action_on_too_many_changes_nothing(curator, memory, monkeypatch):
-    monkeypatch.setattr("explorer.memory_admin.MAX_IN_ACTION", 1)
+    monkeypatch.setattr("explorer.memory.admin.MAX_IN_ACTION", 1)
     store(external_id="t2", content="2")
     response = curator.post(
         LIST, {"action": "archive", "_selected_action": list(Memory.objects.values_list("pk", flat=True))}, follow=True

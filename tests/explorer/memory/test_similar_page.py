@@ -5,7 +5,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from access.models import Membership
-from explorer.memory_page import build_similar
+from explorer.memory.page import build_similar
 from memories.models import Memory, Project
 from search.query import SearchQuery
 from search.similar import SimilarResult

@@ -1,0 +1,35 @@
+"""The page that compares two slices."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from explorer.compare.page import build_comparison, comparison_url
+from explorer.explore.page import problem_notices
+from explorer.http import PageRequest, page_viewer, private, read_query, request_pairs
+from explorer.page_query import PageQuery
+from search.compare import compare
+from search.slices import Asked, CompareRequest, plain, split_slices
+from web.timing import server_timing
+
+
+@require_safe
+@login_required
+def compare_slices(request: PageRequest) -> HttpResponse:
+    pairs = request_pairs(request)
+    shared, owns, misread = split_slices(pairs, PageQuery)
+    own, rest = CompareRequest.split(shared)
+    params, unread = CompareRequest.read(own)
+    query, problems = read_query(rest)
+    asked = Asked(params, plain(query), owns["a"], owns["b"])
+    problems = (*unread, *problems, *misread)
+    if not problems and pairs != asked.parameters():
+        return private(HttpResponseRedirect(comparison_url(asked)))
+    viewer = page_viewer(request)
+    found = compare(asked, viewer)
+    site = request.build_absolute_uri("/").rstrip("/")
+    context = build_comparison(found, viewer.timezone, site, problem_notices(problems))
+    response = private(render(request, "explorer/compare.html", {"page": context}))
+    response["Server-Timing"] = server_timing(found.timings)
+    return response
