@@ -211,6 +211,7 @@ INSTALLED_APPS = [
     "search",
     "explorer",
     "curation",
+    "transfer",
     "home",
     "agent_tools",
     "config",  # for the command `up`

@@ -19,9 +19,19 @@ from memories.embedding.progress import EmbeddedShare
 from memories.models import Memory
 from search.histogram import bucket_end
 from search.query import Interval, SearchQuery
-from text.formatting import MONTHS, day_text, local_time, memories, moment_label, number, plural, type_family
+from text.formatting import (
+    MONTHS,
+    WEEKDAYS,
+    day_text,
+    local_time,
+    memories,
+    moment_label,
+    number,
+    plural,
+    type_family,
+    when_text,
+)
 
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _WEEK = timedelta(days=6)
 _SPANS = (("24h", "24 hours"), ("7d", "7 days"), ("30d", "30 days"))
 # One each, for the largest types; a type has the colour of its family if no larger one has it.
@@ -369,18 +379,6 @@ def _colours(types: Sequence[str]) -> list[str]:
 # --- times -------------------------------------------------------------------------------------------------------
 
 
-def when_text(moment: datetime, now: datetime, zone: tzinfo) -> str:
-    """A time as people say it: the nearer, the more exactly."""
-    local, today = local_time(moment, zone), local_time(now, zone).date()
-    days = (today - local.date()).days
-    if days in (0, 1):
-        return f"{'yesterday' if days else 'today'}, {local:%H:%M}"
-    if 1 < days <= _WEEK.days:
-        return f"{_WEEKDAYS[local.weekday()][:3]}, {local:%H:%M}"
-    day = f"{local.day} {MONTHS[local.month - 1]}"
-    return day if local.year == today.year else f"{day} {local.year}"
-
-
 def _since_text(moment: datetime, now: datetime, zone: tzinfo) -> str:
     local, today = local_time(moment, zone), local_time(now, zone).date()
     days = (today - local.date()).days
@@ -389,7 +387,7 @@ def _since_text(moment: datetime, now: datetime, zone: tzinfo) -> str:
     if days == 1:
         return "since yesterday"
     if days <= _WEEK.days:
-        return f"since {_WEEKDAYS[local.weekday()]}"
+        return f"since {WEEKDAYS[local.weekday()]}"
     return f"since {local.day} {MONTHS[local.month - 1]}" + ("" if local.year == today.year else f" {local.year}")
 
 
@@ -399,4 +397,4 @@ def _span_text(since: str) -> str:
 
 def _moment_text(moment: datetime, zone: tzinfo) -> str:
     local = local_time(moment, zone)
-    return f"on {_WEEKDAYS[local.weekday()]} {local.day} {MONTHS[local.month - 1]} at {local:%H:%M}"
+    return f"on {WEEKDAYS[local.weekday()]} {local.day} {MONTHS[local.month - 1]} at {local:%H:%M}"

@@ -5,6 +5,7 @@ from datetime import date, datetime, tzinfo
 from functools import lru_cache
 
 MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 # Types are free text from the sources; the colour shows their family.
 _FAMILIES = {
@@ -94,6 +95,18 @@ def minute_label(moment: datetime, zone: tzinfo) -> str:
 
 def moment_label(moment: datetime, zone: tzinfo) -> str:
     return f"{minute_label(moment, zone)} {local_time(moment, zone).tzname() or ''}".rstrip()
+
+
+def when_text(moment: datetime, now: datetime, zone: tzinfo) -> str:
+    """A time as people say it: the nearer, the more exactly."""
+    local, today = local_time(moment, zone), local_time(now, zone).date()
+    days = (today - local.date()).days
+    if days in (0, 1):
+        return f"{'yesterday' if days else 'today'}, {local:%H:%M}"
+    if 1 < days < 7:
+        return f"{WEEKDAYS[local.weekday()][:3]}, {local:%H:%M}"
+    day = f"{local.day} {MONTHS[local.month - 1]}"
+    return day if local.year == today.year else f"{day} {local.year}"
 
 
 def date_text(text: str) -> str:

@@ -8,9 +8,8 @@ from pathlib import Path
 from django.urls import reverse
 
 from explorer.links import Link
-from home.page import when_text
 from memories.models import ImportBatch
-from text.formatting import day_text, memories, number, plural
+from text.formatting import day_text, memories, number, plural, when_text
 from transfer.discover import Discovery
 from transfer.formats.csv_table import FIELDS
 from transfer.jobs import CANCELLED, SAMPLE

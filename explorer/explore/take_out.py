@@ -8,7 +8,14 @@ from explorer.page_query import PageQuery
 from search.query import SearchQuery
 from search.result import SearchResult
 from text.formatting import number
-from transfer.formats.export_registry import FORMATS
+
+# Labels of the formats of `transfer.formats.export_registry`.
+FILES = {"jsonl": "JSON lines", "csv": "CSV", "markdown": "Markdown notes"}
+FILES_FOR_SYSTEMS = {
+    "claude-mem": "claude-mem",
+    "mcp-memory-service": "mcp-memory-service",
+    "mcp-memory": "MCP memory server",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +45,20 @@ def build_take_out(query: PageQuery, result: SearchResult, site: str) -> TakeOut
     matching = matching.with_(facet_scope=SearchQuery().facet_scope, bucket=SearchQuery().bucket)
     exact = not (query.is_unified or result.at_least) and result.total
     address = f"{path_of('api:export')}?{matching.querystring()}"
-    links = {name: Link(form.label, f"{address}&format={name}") for name, form in FORMATS.items() if exact}
-    files = tuple(link for name, link in links.items() if FORMATS[name].has_states)
+
+    def links(labels: dict[str, str]) -> tuple[Link, ...]:
+        return tuple(Link(label, f"{address}&format={name}") for name, label in labels.items() if exact)
+
     parameters = plain.querystring()
     search = f"{site}{path_of('api:api-root')}search{f'?{parameters}' if parameters else ''}"
     return TakeOut(
-        label=f"Export {number(result.total)}…" if files else "Use elsewhere…",
-        files=files,
+        label=f"Export {number(result.total)}…" if exact else "Use elsewhere…",
+        files=links(FILES),
         calls=(
             Call("With the API", f'curl -H "Authorization: Bearer $KEY" "{search}"'),
             Call("With an agent (MCP)", f"search {json.dumps(search_arguments(plain), ensure_ascii=False)}"),
         ),
-        for_systems=tuple(link for name, link in links.items() if not FORMATS[name].has_states),
+        for_systems=links(FILES_FOR_SYSTEMS),
     )
 
 

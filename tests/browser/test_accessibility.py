@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from transfer.models import ImportJob
 
 from curation.suggestions.generate import suggest
 from curation.suggestions.proposals import Kind
@@ -20,6 +19,7 @@ from tests.map_corpus import put_on_map
 from transfer.follow.services import source_new
 from transfer.follow.sync import Choices, source_sync
 from transfer.formats.registry import importer_named
+from transfer.models import ImportJob
 
 AXE = next((Path(__file__).parent / "vendor").glob("axe-core-*/axe.min.js"))
 EVERY_RULE = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}

@@ -12,7 +12,6 @@ from threading import Thread
 import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Error, expect
-from transfer.models import ImportJob
 
 from access.viewer import command_viewer
 from memories.models import Memory
@@ -22,6 +21,7 @@ from tests.home.test_previews import make_previews_here
 from tests.memories.foreign import write_database
 from tests.memories.test_importers_claude_mem import OBSERVATION, PRESENT, SESSION, VERSIONS
 from transfer.follow.process import Follower
+from transfer.models import ImportJob
 from transfer.process import jobs_run
 
 

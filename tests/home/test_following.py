@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
-from transfer.models import ImportJob
 
 from access.keys import make_key
 from access.viewer import command_viewer, viewer_of_user
@@ -26,6 +25,7 @@ from transfer.follow.services import source_gone_settle, source_new, source_stop
 from transfer.follow.sync import source_has_changed
 from transfer.follow.watch import SourceWatch
 from transfer.formats.registry import importer_for
+from transfer.models import ImportJob
 from transfer.process import jobs_run
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,6 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
-from transfer.models import ImportJob
 
 from access.keys import make_key, revoke_key
 from access.models import ApiKey
@@ -25,6 +24,7 @@ from transfer import jobs, previews, uploads
 from transfer import process as import_process
 from transfer.formats.base import Importer, ImportFailedError, Options, Reading, SourceRecord
 from transfer.jobs import FullRightsError, ImportForbiddenError, JobStateError
+from transfer.models import ImportJob
 from transfer.process import jobs_run
 from transfer.uploads import FileToSend, upload_append, upload_begin
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
-from transfer.models import ImportJob
 
 from access.keys import make_key
 from access.models import Membership
@@ -16,6 +15,7 @@ from tests.home.conftest import make_previews_when_asked
 from tests.html import html_of
 from tests.memories.imports import run
 from transfer.formats.jsonl import EXPORT_VERSION
+from transfer.models import ImportJob
 from transfer.process import jobs_run
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,6 @@ from access.models import Membership
 from access.viewer import command_viewer
 from home.models import Visit
 from home.overview import overview
-from home.page import when_text
 from memories.models import Memory, Project, Session
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -21,6 +20,7 @@ from search.query import SearchQuery
 from search.run import run
 from search.typed import understand
 from tests.html import html_of
+from text.formatting import when_text
 from web.cache import RepeatedReads
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)

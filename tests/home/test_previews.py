@@ -14,7 +14,6 @@ import httpx2
 import pytest
 from django.contrib.auth.models import User
 from django.db import connections
-from transfer.models import ImportJob
 
 from access.models import ApiKey, Membership
 from access.viewer import viewer_of_user
@@ -25,6 +24,7 @@ from tests.web.test_doors import answers_others
 from transfer import previews
 from transfer.formats import bundles
 from transfer.jobs import JobStateError
+from transfer.models import ImportJob
 from transfer.previews import job_read_as, preview_of, previews_make, previews_start
 from transfer.uploads import FileToSend, upload_append, upload_begin
 

@@ -8,6 +8,7 @@ import pytest
 from django.core.management import call_command
 
 from access.viewer import command_viewer
+from explorer.explore.take_out import FILES, FILES_FOR_SYSTEMS
 from memories.models import Memory
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
@@ -233,3 +234,8 @@ def test_notes_of_a_vault_have_names_of_their_own_that_a_disk_takes(jsonl):
     run(jsonl(*({"content": f"Cup {n}.", "title": title, "project": "p"} for n, title in enumerate(titles))))
     names = zipfile.ZipFile(io.BytesIO(written("markdown"))).namelist()
     assert names == [f"p/Tea ({last + 3}).md", "p/Tea.md", f"p/tea ({last + 3}, 2).md", "p/" + "🍵" * 50 + ".md"]
+
+
+def test_menu_of_the_explore_page_has_every_form():
+    assert [*FILES, *FILES_FOR_SYSTEMS] == list(FORMATS)
+    assert [name for name, form in FORMATS.items() if form.has_states] == list(FILES)

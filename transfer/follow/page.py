@@ -8,10 +8,9 @@ from django.urls import reverse
 
 from explorer.history.page import ShownChange, compare
 from explorer.links import Link, memory_url
-from home.page import when_text
 from memories.models import FollowedSource, ImportBatch
 from memories.queries import MemoryTitle
-from text.formatting import day_label, day_text, memories, number, plural
+from text.formatting import day_label, day_text, memories, number, plural, when_text
 from text.titles import plain_title
 from transfer.follow.queries import Conflict
 from transfer.page import PastImport, build_past

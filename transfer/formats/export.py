@@ -25,13 +25,12 @@ Lines = Callable[[], Iterable[Line]]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A form of an export: what it is called, its media type, the end of a file's name, and what writes it.
+    """A form of an export: its media type, the end of a file's name, and what writes it.
 
     A form without states is for systems that do not know them: it takes what a search would find, unless the search
     selects states.
     """
 
-    label: str
     media_type: str
     suffix: str
     write: Callable[[Lines], Iterator[bytes]]
