@@ -302,6 +302,7 @@ def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
     assert open_to_others(home) == []
 
 
+@pytest.mark.release
 def test_home_that_a_later_version_has_used_is_refused_with_what_to_do(prepared_home):
     later = "INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '0999_of_tomorrow', now())"
     script = f"from django.db import connection; connection.cursor().execute({later!r})"
@@ -312,6 +313,7 @@ def test_home_that_a_later_version_has_used_is_refused_with_what_to_do(prepared_
     assert "restore a backup that this version made" in complaint
 
 
+@pytest.mark.release
 def test_home_that_others_may_read_is_closed_to_them(prepared_home):
     """As an earlier version left it."""
     for path in (prepared_home, *prepared_home.rglob("*")):
@@ -334,6 +336,7 @@ def test_folder_that_is_shared_with_something_else_keeps_its_mode(tmp_path):
     assert stat.S_IMODE((tmp_path / "address").stat().st_mode) == 0o600
 
 
+@pytest.mark.release
 def test_two_servers_share_a_home_and_the_last_one_stops_the_database(runs, prepared_home):
     one, other = runs(free_port()), runs(free_port())
     one.link()
@@ -360,6 +363,7 @@ def test_two_servers_share_a_home_and_the_last_one_stops_the_database(runs, prep
     assert len(LINK.findall(one.output + other.output)) == 2
 
 
+@pytest.mark.release
 def test_index_is_kept_through_kills_and_left_with_the_server(runs, prepared_home):
     first = runs(free_port())
     first.link()
@@ -390,6 +394,7 @@ def test_index_is_kept_through_kills_and_left_with_the_server(runs, prepared_hom
     assert postgres_of(prepared_home) == []
 
 
+@pytest.mark.release
 def test_web_processes_share_a_port_and_one_model_and_killed_ones_are_replaced(runs, prepared_home):
     run = runs(free_port(), "--workers", "2")
     run.link()
@@ -439,6 +444,7 @@ def test_number_of_web_processes_that_is_none_is_refused(workers):
         call_command("up", workers=workers)
 
 
+@pytest.mark.release
 def test_web_process_loads_no_model(prepared_home):
     """Neither the libraries nor the weights: the worker has them."""
     loaded = "import config.asgi, sys; print([name for name in ('torch', 'transformers') if name in sys.modules])"
@@ -447,6 +453,7 @@ def test_web_process_loads_no_model(prepared_home):
     assert run.stdout.strip() == b"[]"
 
 
+@pytest.mark.release
 def test_what_was_stored_is_found_by_the_next_search_while_the_follower_restarts(runs, prepared_home):
     run = runs(free_port())
     run.link()
@@ -472,6 +479,7 @@ def test_what_was_stored_is_found_by_the_next_search_while_the_follower_restarts
     assert run.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.release
 def test_backup_of_a_running_server_is_restored_into_an_empty_home_and_no_other(runs, prepared_home, server_folder):
     run = runs(free_port(), BACKUP_EVERY_HOURS="1")
     run.link()
@@ -498,6 +506,7 @@ def test_backup_of_a_running_server_is_restored_into_an_empty_home_and_no_other(
         moved.end(signal.SIGTERM)
 
 
+@pytest.mark.release
 def test_interruption_before_the_index_is_there_ends_in_order(runs, home):
     run = runs(free_port())
     run.wait_for("loading the sample")
@@ -508,6 +517,7 @@ def test_interruption_before_the_index_is_there_ends_in_order(runs, home):
     assert postgres_of(home) == []
 
 
+@pytest.mark.release
 def test_interruption_while_it_prepares_leaves_nothing_running(runs, home):
     run = runs(free_port())
     run.wait_for("Bringing the database up to date")
@@ -517,6 +527,7 @@ def test_interruption_while_it_prepares_leaves_nothing_running(runs, home):
     assert postgres_of(home) == []
 
 
+@pytest.mark.release
 def test_port_in_use_is_told_with_another_one_before_anything_is_started(runs, home):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -528,6 +539,7 @@ def test_port_in_use_is_told_with_another_one_before_anything_is_started(runs, h
     assert not (home / "postgres").exists()
 
 
+@pytest.mark.release
 def test_other_machines_are_not_let_in_without_key_and_names(runs, home):
     run = runs(free_port(), "--host", "0.0.0.0")  # noqa: S104
     assert run.process.wait(60) == 1
@@ -535,6 +547,7 @@ def test_other_machines_are_not_let_in_without_key_and_names(runs, home):
     assert not (home / "postgres").exists()
 
 
+@pytest.mark.release
 def test_other_machines_are_not_let_in_before_somebody_has_a_password(runs, prepared_home):
     run = runs(free_port(), "--host", "0.0.0.0", SECRET_KEY="x" * 50, ALLOWED_HOSTS="memories.example")  # noqa: S104
     assert run.process.wait(60) == 1

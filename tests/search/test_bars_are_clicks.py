@@ -43,14 +43,14 @@ def changes_of(zone: tzinfo, since=1900, until=2038):
     return found
 
 
-def every_clock():
-    """The zones, each with its last twenty changes; those with the same changes and times once."""
+def every_clock(part):
+    """Each `part`th of the zones with its last twenty changes; those with the same changes and times once."""
     clocks = {}
-    for name in sorted(zone_names()):
+    for name in sorted(zone_names())[::part]:
         zone = ZoneInfo(name)
         changes = changes_of(zone)[-20:]
         clocks.setdefault(tuple((at, at.astimezone(zone).isoformat()) for at in changes), (zone, changes))
-    return clocks.values()
+    return list(clocks.values())
 
 
 def counted_days(moments, zone):
@@ -80,10 +80,11 @@ def of_hours(moments, zone, days):
     return build_hours(edges, counts, counts, zone), within
 
 
-def test_bars_are_clicks_at_the_last_changes_of_every_clock():
+@pytest.mark.parametrize("part", [10, pytest.param(1, marks=pytest.mark.release)], ids=["a tenth", "all"])
+def test_bars_are_clicks_at_the_last_changes_of_clocks(part):
     wrong = []
-    clocks = every_clock()
-    assert len(clocks) > 200
+    clocks = every_clock(part)
+    assert len(clocks) > 200 / part
     for zone, changes in clocks:
         moments = sorted({at + sign * apart for at in changes for apart in AROUND for sign in (-1, 1)})
         for at in changes:

@@ -24,7 +24,7 @@ pytestmark = BOTH_ENGINES
 FAILED = "Internal error"
 FILTERS = ("tag", "category", "type", "concept", "author", "entity", "agent", "project", "source", "state")
 # Refusals before the search do not depend on the engine.
-one_engine = pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+one_engine = pytest.mark.engines("postgres")
 
 
 @pytest.fixture

@@ -337,7 +337,7 @@ def test_statements_do_not_grow_with_hits_or_values(corpus, everyone):
     assert many <= 20
 
 
-@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+@pytest.mark.engines("postgres")
 def test_facets_that_run_out_of_time_are_reported_and_hits_still_come(corpus, everyone, settings, monkeypatch):
     settings.SEARCH_FACET_TIMEOUT_MS = 1
     original = match_counts._facet
@@ -494,7 +494,7 @@ def test_branches_open_only_to_what_the_viewer_may_see(corpus, everyone):
     assert values_page("category", "", viewer, parent="yard/dock").warnings[0].parameter == "parent"
 
 
-@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+@pytest.mark.engines("postgres")
 def test_suggestions_that_take_too_long_are_left_out(corpus, everyone, monkeypatch):
     from search.engines.base import EngineTimeoutError
 

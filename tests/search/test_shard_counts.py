@@ -13,7 +13,7 @@ from web.cache import clear_caches
 pytestmark = EVERY_COUNT
 
 
-@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+@pytest.mark.engines("postgres")
 @pytest.mark.parametrize("facet_limit", [pytest.param(EVERYTHING, id="all values"), pytest.param(None, id="sidebar")])
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())

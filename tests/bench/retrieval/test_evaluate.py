@@ -15,6 +15,8 @@ from django.db import connection
 
 from bench.retrieval.runner import VARIATIONS, Variation, ranked_modes, sandbox_name, unread_variables
 
+pytestmark = pytest.mark.release
+
 OURS = Path(__file__).parent / "collection"
 COMMAND = [sys.executable, "manage.py", "evaluate"]
 ENVIRONMENT = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}

@@ -13,6 +13,8 @@ from bench.speed.metrics import METRICS
 from bench.speed.peers import PEERS
 from bench.speed.query_log import KINDS
 
+pytestmark = pytest.mark.release
+
 
 def databases():
     with connection._nodb_cursor() as cursor:
