@@ -10,14 +10,13 @@ from mcp import MCPError
 
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
-from agent_tools import chatgpt
 from agent_tools.catalogue import PROFILES, TOOL
 from agent_tools.tools import ToolRefusedError, call
 from categories.models import Concept, Relationship
 from curation.suggestions.models import Suggestion
 from memories.models import Memory
 from tests.agent_tools.conftest import key_for
-from tests.agent_tools.test_clients import INITIALIZE, over_http, over_stdio, stdio
+from tests.agent_tools.test_clients import INITIALIZE, over_http
 
 pytestmark = pytest.mark.django_db
 
@@ -165,12 +164,6 @@ def test_memories_are_forgotten_after_a_preview_and_come_back_together(ids):
     assert "nothing" in told("forget", viewer_of("tea"), tag="crane", project="boat")
 
 
-def test_preview_of_forgetting_says_what_matches_in_other_states(ids):
-    preview = toon_format.decode(told("forget", query="sugar", mode="keyword"))
-    assert preview["would_delete"] == 1
-    assert preview["hidden"].startswith("1 more matches in other states")
-
-
 def test_token_of_another_preview_is_refused_with_what_forget_takes(ids):
     message = refused("forget", tag="crane", project="boat", token="0" * 64)
     assert message == (
@@ -257,16 +250,6 @@ def test_memory_of_an_external_id_is_stored_once_and_then_replaced(ids):
     assert "if_match: goes with external_id" in refused("store_memory", content="x", if_match="0" * 20)
 
 
-def test_first_memory_of_a_project_says_so_and_names_projects_of_similar_names(ids):
-    typo = toon_format.decode(told("store_memory", content="The winch is oiled.", project="boatt"))
-    assert typo["project_note"] == (
-        "this is the first memory of boatt; if you meant boat, store it there and delete this one"
-    )
-    alone = toon_format.decode(told("store_memory", content="Rent is due.", project="household"))
-    assert alone["project_note"] == "this is the first memory of household"
-    assert "project_note" not in told("store_memory", content="So is the gas.", project="household")
-
-
 def test_reply_to_a_new_memory_names_its_project_and_what_says_the_same(ids):
     text = told("store_memory", content="The crane brake slips when wet, and we hold the load by hand.")
     stored = toon_format.decode(text)
@@ -276,16 +259,6 @@ def test_reply_to_a_new_memory_names_its_project_and_what_says_the_same(ids):
     second = toon_format.decode(told("store_memory", project="boat", **text))
     assert f"#{first['id']} Ballast (tea, active): 1.00 by text" in second["near_duplicates"]
     assert second["near_duplicates_note"] == "not looked for by meaning: no memory has been embedded yet"
-
-
-def test_states_other_than_active_are_shown_and_hidden_matches_mentioned(ids):
-    found = ask("search", query="sugar")
-    assert found["hidden"].startswith("1 more matches in other states")
-    assert "state" not in found["memories"][0]
-    past = ask("search", query="sugar", state=["superseded", "active"], orderBy="oldest")
-    assert [(row["id"], row["state"]) for row in past["memories"]] == [(ids["t6"], "superseded"), (ids["t7"], "active")]
-    around = ask("timeline", anchor=ids["t6"], depth_before=0, depth_after=1, project="tea")
-    assert [row["state"] for row in around["memories"]] == ["superseded", "active"]
 
 
 def test_context_of_a_session_is_a_tool_a_prompt_and_a_resource(shared_ids, site):
@@ -347,25 +320,3 @@ def test_pair_of_chatgpt_answers_as_it_expects(shared_ids, site):
     assert fetched["text"].startswith("The crane brake slips when wet")
     assert fetched["metadata"]["project"] == "boat"
     assert missing.is_error
-
-
-def test_profile_of_the_command_is_its_option(shared_ids, database_url):
-    parameters = stdio(database_url, MNEMOSCOPE_KEY=key_for())
-    parameters.args += ["--tools", "chatgpt"]
-
-    async def talk(client):
-        names = [tool.name for tool in (await client.list_tools()).tools]
-        return names, json.loads((await client.call_tool("search", {"query": "crane brake"})).content[0].text)
-
-    names, found = asyncio.run(over_stdio(parameters, talk))
-    assert names == ["search", "fetch"]
-    assert found["results"][0]["url"] == f"memory://{shared_ids['b1']}"
-
-
-def test_search_of_chatgpt_says_what_is_missing_from_it(ids):
-    reply = json.loads(chatgpt.search({"query": "sugar"}, command_viewer()))
-    assert [row["title"] for row in reply["results"]] == ["Sugar on every table"]
-    assert reply["hidden"].startswith("1 more matches in other states")
-    assert reply["warnings"][0].startswith("Search by meaning is not ready")
-    complete = json.loads(chatgpt.search({"query": "crane", "mode": "keyword"}, command_viewer()))
-    assert set(complete) == {"results"}

@@ -17,8 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.database import database_settings
 from config.embedded import server as embedded
-from config.embedded.server import EmbeddedPostgresError, EmbeddedServer, configuration, programs, server_at
-from memories import checks
+from config.embedded.server import EmbeddedPostgresError, EmbeddedServer, configuration, programs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -46,12 +45,6 @@ def test_url_is_taken_apart(monkeypatch):
     # After a long outage the pool would otherwise be away for another half of it.
     assert found["OPTIONS"]["pool"]["reconnect_timeout"] == 2
     assert found["CONN_HEALTH_CHECKS"] is True
-
-
-def test_url_may_name_a_socket_folder(monkeypatch):
-    found = named(monkeypatch, "postgres:///notes?host=/run/postgresql")
-    assert (found["HOST"], found["NAME"]) == ("/run/postgresql", "notes")
-    assert "host" not in found["OPTIONS"]
 
 
 @pytest.mark.parametrize(
@@ -169,16 +162,6 @@ def test_command_line_tells_a_database_without_a_free_connection_in_words(server
     assert done.stderr.startswith("The database has no free connection")
     assert "max_connections" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.release
-def test_database_shell_opens_the_embedded_database(server_folder):
-    environment = {**os.environ, "MNEMOSCOPE_HOME": str(server_folder), "DJANGO_SETTINGS_MODULE": "config.settings"}
-    environment.pop("DATABASE_URL", None)
-    shell = [sys.executable, "manage.py", "dbshell", "--", "-Atc", "SELECT current_database()"]
-    done = subprocess.run(shell, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.stdout == "mnemoscope\n", done.stderr
-    assert working_in(server_folder / "postgres") == []
 
 
 # ── The embedded server ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -463,30 +446,6 @@ def test_lock_that_another_process_holds_is_waited_for_with_a_message_and_a_limi
 
 
 @pytest.mark.release
-def test_server_that_does_not_start_shows_its_log(server, data):
-    server.ensure()
-    server.leave()
-    with (data / "postgresql.conf").open("a") as conf:
-        conf.write("work_mem = 'plenty'\n")
-    with pytest.raises(EmbeddedPostgresError, match=r'invalid value for parameter "work_mem"'):
-        server.ensure()
-
-
-def test_home_that_cannot_be_written_is_told(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(EmbeddedPostgresError, match="Set MNEMOSCOPE_HOME"):
-        EmbeddedServer(tmp_path / "file" / "postgres").ensure()
-
-
-@pytest.mark.release
-def test_first_start_on_a_disk_that_is_nearly_full_says_what_it_needs(server, data, monkeypatch):
-    monkeypatch.setattr("config.embedded.server.FIRST_BYTES", 10**18)
-    with pytest.raises(EmbeddedPostgresError, match=r"has \d+ MB free, and the first start needs 1000000000000 MB"):
-        server.ensure()
-    assert not data.exists()
-
-
-@pytest.mark.release
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs Postgres as another account")
 def test_folders_above_the_home_keep_their_rights(data):
     closed = data.parent / "closed"
@@ -502,21 +461,6 @@ def test_folders_above_the_home_keep_their_rights(data):
             with pytest.raises(EmbeddedPostgresError, match=f"may not pass through {closed}. Set MNEMOSCOPE_HOME"):
                 server.ensure()
         assert closed.stat().st_mode & 0o777 == mode
-
-
-def test_command_line_reports_a_full_disk_in_a_sentence(tmp_path):
-    script = (
-        "import manage, sys; from django.core import management\n"
-        "def full(arguments): raise OSError(28, 'No space left on device', '/data/index')\n"
-        "management.execute_from_command_line = full; manage.OF_A_SITE = ()\n"
-        "sys.argv = ['manage.py', 'index']; manage.main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", "MNEMOSCOPE_HOME": str(tmp_path)},
-    )  # fmt: skip
-    assert done.stderr.startswith(f"The disk that holds {tmp_path} is full")
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -638,53 +582,3 @@ def test_postgres_that_cannot_serve_is_refused_with_what_it_lacks(installed, dat
     with pytest.raises(EmbeddedPostgresError, match=f"POSTGRES_BIN={folder} cannot serve the data: .*{words}"):
         EmbeddedServer(data).ensure()
     assert not data.exists()
-
-
-@pytest.mark.parametrize("folder", ["", "bin"], ids=["an empty one", "none"])
-def test_named_folder_without_a_postgres_is_refused(tmp_path, monkeypatch, folder):
-    monkeypatch.setenv("POSTGRES_BIN", str(tmp_path / folder))
-    with pytest.raises(EmbeddedPostgresError, match="there is no postgres in"):
-        programs()
-
-
-@pytest.mark.release
-def test_data_of_another_version_names_both_ways_back(server, data, installed, monkeypatch):
-    monkeypatch.setenv("POSTGRES_BIN", str(installed("named")))
-    server.ensure()
-    server.leave()
-    monkeypatch.setenv("POSTGRES_BIN", str(installed("other", "19.0")))
-    with pytest.raises(EmbeddedPostgresError, match=r"of Postgres 18, .* is 19\.0.*of a Postgres 18 in POSTGRES_BIN"):
-        server.ensure()
-
-
-def test_both_checks_of_a_server_ask_for_the_same_versions():
-    assert (embedded.LEAST_SERVER, embedded.LEAST_VECTOR) == (checks.MIN_SERVER, checks.MIN_VECTOR)
-
-
-@pytest.mark.skipif(not Path("/usr/lib/postgresql").exists(), reason="this machine has no Postgres of Debian")
-def test_postgres_of_debian_is_found_and_judged():
-    found = [folder for folder in embedded._find_installed() if folder.is_relative_to("/usr/lib/postgresql")]
-    assert found
-    for folder in found:
-        assert folder.parent.name == embedded._version(folder).split(".")[0]
-        old = int(folder.parent.name) < embedded.LEAST_SERVER
-        assert ("or later is needed" in embedded._lack_of(folder)) == old
-
-
-@pytest.mark.release
-def test_one_handle_for_one_folder(data):
-    assert server_at(data, durable=False) is server_at(data, durable=False)
-
-
-@pytest.mark.release
-def test_callbacks_run_once_before_the_server_stops(server, data):
-    seen = []
-    server.ensure()
-
-    def look():
-        seen.append(bool(working_in(data)))
-
-    server.before_stop(look)
-    server.before_stop(look)
-    server.leave()
-    assert seen == [True]

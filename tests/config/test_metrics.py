@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from config import metrics
 from config.management.commands import up
-from web.exchange import Exchange, ExchangeApplication, route_of
+from web.exchange import Exchange, ExchangeApplication
 
 TOKEN = "a token of this test"
 
@@ -92,18 +92,6 @@ def test_numbers_of_the_site_are_left_out_while_the_database_is_away(monkeypatch
     found = samples(metrics.render().decode())
     assert found[("mnemoscope_database_up",)] == 0
     assert ("mnemoscope_index_lag_seconds",) not in found
-
-
-@pytest.mark.parametrize(
-    ("pattern", "route"),
-    [
-        ("api/memories/<memory_id>", "/api/memories/<memory_id>"),
-        ("admin/memories/memory/<path:object_id>/change/", "/admin/"),
-        (r"api/^[\s\S]+$", "unmatched"),
-    ],
-)
-def test_routes_are_limited_in_number(pattern, route):
-    assert route_of(pattern) == route
 
 
 WORKER = """

@@ -15,8 +15,7 @@ from memories.embedding import query as embeddings
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search.query import Mode, SearchQuery
-from search.run import run
+from search.query import SearchQuery
 from search.unified import legs
 from search.unified.legs import LEGS, TERM_KINDS, LegState, ResultKind, Way
 from search.unified.service import unified
@@ -24,7 +23,6 @@ from tests.search.conftest import BOTH_ENGINES
 from tests.unified_corpus import AtOnce, embed_all, fill_with_mill
 from text.analysis import index_terms, raw_tokens
 from text.query_syntax import parse_text, plain_text_of
-from web.params import QueryError
 
 pytestmark = BOTH_ENGINES
 
@@ -413,18 +411,3 @@ def test_a_statement_that_takes_too_long_is_cut_off_and_its_leg_late(in_threads,
 
 
 # --- the mode itself ----------------------------------------------------------------------------------------------
-
-
-def test_run_answers_a_unified_query_with_its_memories(mill, everyone):
-    query = SearchQuery.from_mapping({"q": "wheel", "mode": "unified"})
-    assert run(query, everyone).total == run(query.model_copy(update={"mode": Mode.HYBRID}), everyone).total
-
-
-def test_without_a_text_the_mode_lists_memories(mill, everyone):
-    assert not SearchQuery.from_mapping({"mode": "unified"}).is_unified
-    assert run(SearchQuery.from_mapping({"mode": "unified"}), everyone).total == 8
-
-
-def test_another_order_is_refused_with_what_to_do(db):
-    with pytest.raises(QueryError, match="mode unified puts what fits best first"):
-        SearchQuery.from_mapping({"q": "wheel", "mode": "unified", "sort": "newest"})
