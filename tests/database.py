@@ -18,7 +18,7 @@ OF_VECTORS = (
     "categories_categoryvector",
     "categories_relationshipvector",
 )
-# Who signs in before the memories are there.
+# Tables of people, who may sign in before the memories are there.
 OF_PEOPLE = ("auth_user", "django_session", "access_apikey")
 
 _fillings = {}
