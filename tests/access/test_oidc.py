@@ -285,17 +285,6 @@ def test_account_of_somebody_else_is_not_linked(server, issuer, sign_in, local):
     assert roles(server, "carl") == ("curator", 1)
 
 
-def test_only_way_in_stays_linked(server, sign_in):
-    browser, _ = sign_in(sub="24", preferred_username="dora", groups=["wardens"])
-    page = browser.get(ACCOUNT).text
-    assert "It is your only way in" in page
-    assert "/unlink/" not in page
-    number = query(server.home, "SELECT id FROM socialaccount_socialaccount WHERE uid = '24'")
-    answer = browser.post(f"/settings/account/links/{number}/unlink/", data={"csrfmiddlewaretoken": token_of(page)})
-    assert "is your only way in: it stays linked." in answer.text
-    assert roles(server, "dora") == ("writer", 1)
-
-
 def test_another_site_can_neither_link_nor_unlink(server, issuer, sign_in, local):
     browser, eve = local("fay"), local("eve")
     issuer.claims = {"sub": "25", "email": "eve@example.org", "email_verified": True}

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 
 import httpx2
 import pytest
@@ -229,15 +228,6 @@ def test_batch_is_answered_together_where_the_protocol_has_batches(shared_ids, s
     assert unknown["error"]["code"] == -32601
 
 
-def test_wrong_messages_of_a_batch_are_refused_one_by_one(shared_ids, site):
-    first = message(5, "initialize", {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {}})
-    batch = [7, [], {"id": 3}, first, message(4, "ping")]
-    replies = post(site, key_for(), batch, "2025-03-26").json()
-    assert [reply["id"] for reply in replies] == [None, None, 3, 5, 4]
-    assert [reply.get("error", {}).get("code") for reply in replies] == [*[-32600] * 4, None]
-    assert "cannot initialize" in replies[3]["error"]["message"]
-
-
 def test_messages_of_a_batch_count_for_the_limit_of_the_key(shared_ids, site):
     raw = key_for()
     ApiKey.objects.update(requests_per_minute=3)
@@ -267,30 +257,6 @@ def test_body_that_is_no_message_is_refused_in_plain_words(shared_ids, site, ver
     assert (response.status_code, error["code"]) == (400, code)
     assert error["message"].startswith(said)
     assert "pydantic" not in response.text
-
-
-def test_lines_that_are_no_message_are_answered_too(shared_ids, database_url):
-    parameters = stdio(database_url, MNEMOSCOPE_KEY=key_for())
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
-    lines = [message(1, "initialize", hello), message(0, "notifications/initialized")]
-    wrong = ["{", json.dumps([message(2, "ping")]), json.dumps({"id": 3})]
-    sent = [*map(json.dumps, lines), *wrong, json.dumps(message(4, "ping"))]
-    with subprocess.Popen(
-        [parameters.command, *parameters.args],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=parameters.env,
-        cwd=parameters.cwd,
-        text=True,
-    ) as process:
-        process.stdin.write("".join(f"{line}\n" for line in sent))
-        process.stdin.flush()
-        replies = [json.loads(process.stdout.readline()) for _ in range(5)]
-        process.stdin.close()
-        assert process.wait(30) == 0
-    assert sorted(reply["id"] for reply in replies if reply["id"] is not None) == [1, 4]
-    assert [reply["error"]["code"] for reply in replies if reply["id"] is None] == [-32600] * 3
 
 
 # --- pages of other sites ----------------------------------------------------------------------------------------

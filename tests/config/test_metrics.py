@@ -76,24 +76,6 @@ def test_requests_are_counted_by_route_method_and_status():
     assert more("mnemoscope_tool_refusals_total", "/mcp search") == 1
 
 
-@pytest.mark.django_db
-def test_numbers_of_the_site_are_left_out_while_the_database_is_away(monkeypatch):
-    found = samples(metrics.render().decode())
-    assert found[("mnemoscope_database_up",)] == 1
-    assert found[("mnemoscope_index_ready",)] == 0
-    assert found[("mnemoscope_embedding_pending_memories",)] >= 0
-    assert found[("mnemoscope_process_resident_bytes", "other")] > 1_000_000
-
-    def away():
-        raise OSError("no connection")
-
-    monkeypatch.setattr(metrics, "_read_site", away)
-    monkeypatch.setattr(metrics, "database_answers", lambda: False)
-    found = samples(metrics.render().decode())
-    assert found[("mnemoscope_database_up",)] == 0
-    assert ("mnemoscope_index_lag_seconds",) not in found
-
-
 WORKER = """
 import os, sys
 os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"

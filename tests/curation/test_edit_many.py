@@ -188,21 +188,6 @@ def test_page_does_not_show_chosen_memories_of_other_projects(corpus):
     assert "crane" not in shown
 
 
-def test_splits_are_offered_of_terms_that_chosen_memories_have(corpus):
-    client = signed_in(tea="curator")
-    asked = {"tag": "kettle", "take": "chosen", "memory": [number("t2"), number("b1")], "do": "split"}
-    form = html_of(client.get("/curate/retag/", asked))
-    of = re.findall(r'name="of" value="(tag:[^"]+)" required(?:\s+(checked))?', form)
-    assert of == [("tag:kettle", "checked"), ("tag:hardware", "")]
-    led = client.get("/curate/split/", {**asked, "of": "tag:kettle", "name": "valve"})
-    assert led.status_code == 302
-    preview = html_of(client.get(led.headers["Location"]))
-    assert "1 memory tagged “kettle” moves to “valve”" in preview
-    sent = dict(HIDDEN.findall(preview))
-    assert client.post("/curate/split/tag/kettle/", sent).headers["Location"] == "/explore/?tag=valve"
-    assert (tags("t2"), tags("t5")) == (["valve", "hardware"], ["kettle"])
-
-
 @pytest.mark.parametrize("asked", [{"of": "tag:rigging"}, {"of": "category:yard/dock"}])
 def test_terms_of_other_projects_cannot_be_split(corpus, asked):
     chosen = {"memory": number("t2"), "name": "x"}

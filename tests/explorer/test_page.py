@@ -9,10 +9,9 @@ from explorer.explore.page import build_context, problem_notices, typed_notices
 from explorer.page_query import PageQuery
 from search.baseline_counts import CorpusCounts
 from search.facets import Facet, FacetValue
-from search.result import FilterRelaxation, SearchWarning
+from search.result import FilterRelaxation
 from search.typed import understand
-from tests.explorer.contexts import CORPUS, answer, context_of, hit, panel_of, query_of, tag_values
-from text.highlight import MarkedText
+from tests.explorer.contexts import CORPUS, answer, context_of, panel_of, query_of, tag_values
 
 # --- results ------------------------------------------------------------------------------------------------------
 
@@ -34,25 +33,6 @@ def test_hit_links_keep_the_query():
     assert [person.label for person in card.people] == ["Mio", "Ben"]
     assert card.more_people == 1
     assert context_of().hits[0].url == "/m/7/"
-
-
-def test_title_has_no_marks_of_markdown_and_the_project_its_name():
-    title = (MarkedText("Set *", marked=False), MarkedText("timeout", marked=True), MarkedText("*", marked=False))
-    card = context_of(hits=(hit(title=title, project="lantern", project_name="Lantern"),)).hits[0]
-    assert card.title == (MarkedText("Set ", marked=False), MarkedText("timeout", marked=True))
-    assert (card.project.label, card.project.url) == ("Lantern", "/explore/?project=lantern")
-
-
-def test_sort_that_comes_by_itself_is_sent_as_nothing():
-    assert [(option.value, option.selected) for option in context_of().sorts] == [
-        ("", True),
-        ("oldest", False),
-        ("updated", False),
-        ("title", False),
-        ("recalled", False),
-    ]
-    ranked = context_of("q=tea&sort=newest").sorts
-    assert [(option.value, option.selected) for option in ranked][:2] == [("", False), ("newest", True)]
 
 
 def test_pager_shows_the_ends_and_what_is_near():
@@ -139,13 +119,6 @@ def test_part_that_is_no_filter_is_named_with_the_reason():
     query, _ = PageQuery.read([("q", "tea from:soon")])
     (notice,) = typed_notices(understand(query))
     assert notice.text.startswith("“from:soon” is searched for as text: from: 'soon' is not a date")
-    assert not notice.is_error
-
-
-def test_warning_about_a_name_links_to_what_may_have_been_meant():
-    warning = SearchWarning("No tag is named “te”.", "tag", ("tea",))
-    notice = context_of("tag=te", warnings=(warning,)).notices[0]
-    assert notice.links[0].url == "/explore/?tag=tea"
     assert not notice.is_error
 
 

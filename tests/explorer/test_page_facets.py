@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from explorer.explore.values_page import build_values_context
 from search.facets import Facet, FacetValue
 from search.result import FacetListing, FacetPage
@@ -42,16 +40,6 @@ def test_links_of_a_row_are_whole_queries_on_the_page_of_all_values():
     assert row.only_url == "/explore/?q=kettle&tag=tag0"
     panel = panel_of(Facet("tag", tag_values(3), distinct=1), "q=kettle")
     assert (panel.rows[0].exclude_url, panel.exclude_url) == ("", "/facets/tag/?q=kettle")
-
-
-def test_closed_panel_has_no_rows_until_it_is_opened():
-    facet = Facet("author", tag_values(3, 2), distinct=2)
-    closed = context_of("q=tea", facets=(facet,)).panels[0]
-    assert (closed.is_missing, closed.rows, closed.summary) == (True, (), "2 values")
-    assert (closed.more_label, closed.more_url) == ("All 2 values", "/facets/author/?q=tea")
-    opened = context_of("q=tea", facets=(facet,), opened={"facet-author"}).panels[0]
-    assert not opened.is_missing
-    assert [row.label for row in opened.rows] == ["tag0", "tag1"]
 
 
 def test_default_states_are_not_ticked():
@@ -125,15 +113,6 @@ def test_tree_nests_and_opens_on_the_way_to_what_is_chosen():
     assert kitchen.title == "kitchen: 1 directly in it, 9 with subcategories"
 
 
-def test_ticked_parent_takes_its_children_in():
-    rows = (("yard", 5, 0, True, True), ("yard/dock", 4, 2, False, False))
-    child = panel_of(tree(*rows), "category=yard").rows[0].children[0]
-    assert child.implied
-    assert not child.checked
-    exact = panel_of(tree(*rows), "category=yard&subcategories=0").rows[0].children[0]
-    assert not exact.implied
-
-
 # --- chips --------------------------------------------------------------------------------------------------------
 
 
@@ -156,23 +135,6 @@ def test_chips_name_every_filter_and_remove_one_value_each():
     assert "tag=hot" not in tags.parts[0].remove_url
     assert context.clear_url == "/explore/?q=kettle"
     assert context.filter_count == 7
-
-
-@pytest.mark.parametrize(
-    ("querystring", "text"),
-    [
-        pytest.param("from=2026-03-01", "date from 1 Mar 2026", id="from"),
-        pytest.param("to=2026-03-01", "date to 1 Mar 2026", id="to"),
-        pytest.param("from=2026-03-01&to=2026-03-01", "date 1 Mar 2026", id="one day"),
-        pytest.param("from=2026-03-01&to=2026-04-02", "date 1 Mar 2026 – 2 Apr 2026", id="days"),
-        pytest.param("from=2025-01-01&to=2025-12-31", "date 2025", id="year"),
-        pytest.param("from=2026-03-01T10:00Z", "date from 1 Mar 2026, 10:00", id="time"),
-        pytest.param("since=7d", "date last 7 days", id="since"),
-        pytest.param("since=1y", "date last year", id="last year"),
-    ],
-)
-def test_dates_in_words(querystring, text):
-    assert context_of(querystring).chips[-1].text == text
 
 
 # --- the values of one facet --------------------------------------------------------------------------------------

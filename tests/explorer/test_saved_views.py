@@ -13,7 +13,6 @@ from access.viewer import Viewer, command_viewer
 from agent_tools.catalogue import TOOL
 from agent_tools.tools import call
 from memories.models import Project
-from search.engines.base import EngineTimeoutError
 from search.models import SavedView, ViewMark
 from tests.html import html_of
 
@@ -85,22 +84,6 @@ def test_name_that_is_taken_is_refused_with_what_was_typed(reader, view):
     assert "You already have a view named “tea notes”." in html_of(page)
     assert 'name="query" value="tag=guests"' in html_of(page)
     assert SavedView.objects.count() == 1
-
-
-def test_forms_show_what_the_view_finds_and_propose_a_name(reader, view, monkeypatch):
-    for page in ("/views/new/?tag=tea&type=note", f"/views/{view.pk}/edit/", f"/views/{view.pk}/feed/"):
-        text = html_of(reader.get(page))
-        found = text.partition('<aside class="found-now"')[2]
-        count = re.search(r"It finds <a [^>]*>(\d+) memor", found)[1]
-        assert int(count) == found.count('<li><a href="/m/') > 0, page
-        assert "<span>tag tea</span>" in found
-    assert 'value="Type note, tag tea"' in html_of(reader.get("/views/new/?tag=tea&type=note"))
-
-    def late(*args, **kwargs):
-        raise EngineTimeoutError
-
-    monkeypatch.setattr("explorer.views.page.run", late)
-    assert ">Look in Explore</a>" in html_of(reader.get("/views/new/?tag=tea&type=note"))
 
 
 def test_pin_and_beginning_belong_to_each_person(reader, view, other):
@@ -178,13 +161,6 @@ def test_agent_gets_the_arguments_of_the_same_search(reader, view):
     arguments = json.loads(row["search"])
     assert arguments == {"type": ["note"], "tag": ["tea"]}
     assert json.loads(call(TOOL["search"], arguments | {"format": "json"}, key))["total"] == 1
-
-
-def test_query_that_is_not_understood_replaces_none(reader, view):
-    reply = reader.post(f"/views/{view.pk}/edit/", {"query": "tag=tea&since=whenever"}, follow=True)
-    assert "since" in html_of(reply)
-    view.refresh_from_db()
-    assert view.query == "type=note&tag=tea"
 
 
 def test_slice_without_a_filter_that_is_not_understood_is_not_saved_over_a_view(reader, view):

@@ -3,10 +3,7 @@
 import gc
 import re
 import weakref
-from datetime import UTC, datetime
-from html import unescape
-from urllib.parse import parse_qsl, unquote_plus
-from zoneinfo import ZoneInfo
+from urllib.parse import unquote_plus
 
 import pytest
 from django.contrib.auth.models import User
@@ -17,7 +14,6 @@ from django_htmx.middleware import HtmxDetails
 from access.models import Membership
 from explorer.http import page_response
 from memories.models import Memory, Project
-from search.query import SearchQuery
 from tests.html import html_of
 
 HTMX = {"HTTP_HX_REQUEST": "true", "HTTP_HX_TARGET": "explorer"}
@@ -153,42 +149,6 @@ def test_form_sends_the_query_that_it_shows(reader, querystring):
     assert sorted(sent) == sorted(decoded)
 
 
-DATES = [
-    pytest.param("from=2026-01-01&to=2026-12-31", "date", id="days"),
-    pytest.param("to=2026-12-31", "date", id="one end"),
-    pytest.param("from=2026-01-01&to=9999-12-31", "date", id="last day there is"),
-    pytest.param("from=2026-01-01T00:00Z&to=2026-12-31", "datetime-local", id="time and day"),
-    pytest.param("from=2025-12-31T23:00Z&to=2026-12-31", "date", id="whole days of the zone"),
-    pytest.param("from=2026-03-01T10:00-03:00&to=2026-03-01T10:59-03:00", "datetime-local", id="hour elsewhere"),
-    pytest.param("from=2026-03-01T10:00:15Z&to=2026-03-01T10:30:45Z", "datetime-local", id="seconds"),
-    pytest.param("from=2026-03-01T10:00:15Z", "datetime-local", id="seconds, one end"),
-    pytest.param("from=2026-03-01T10:00:15Z&to=2026-03-01T10:30:00Z", "text", id="no picker says second zero"),
-    pytest.param("from=2026-03-01T10:00:15.25Z", "text", id="fraction of a second"),
-    pytest.param("from=2025-10-26T02:30%2B01:00", "text", id="hour that comes twice"),
-    pytest.param("from=2026-03-29T02:30&to=2026-03-30", "datetime-local", id="hour that never comes"),
-]
-
-
-@pytest.mark.parametrize(("querystring", "kind"), DATES)
-def test_dates_that_nobody_changed_are_sent_as_they_were_asked(reader, querystring, kind):
-    reader.cookies["timezone"] = "Europe/Berlin"
-    zone, now = ZoneInfo("Europe/Berlin"), datetime(2026, 6, 1, tzinfo=UTC)
-    Memory.objects.filter(title="Cups").update(created_at=datetime(2026, 3, 1, 10, tzinfo=UTC))
-    query = SearchQuery.from_pairs(parse_qsl(querystring))
-    text = html_of(reader.get(f"/explore/?{query.querystring()}"))
-    inputs = re.findall(
-        r'<input type="([^"]*)" id="date-[^>]*? name="(\w+)" [^>]*?value="([^"]*)" data-asked="([^"]*)"', text
-    )
-    assert {kind_of for kind_of, *_ in inputs} == {kind}
-    asked = SearchQuery.from_pairs((name, unescape(was)) for _, name, _, was in inputs)
-    assert asked == query
-    shown = SearchQuery.from_pairs((name, unescape(value)) for _, name, value, _ in inputs)
-    assert shown.period(zone, now) == query.period(zone, now)
-    # Browsers drop values that the type of an input does not allow.
-    forms = {"date": r"(\d{4}-\d\d-\d\d)?", "datetime-local": r"(\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?)?", "text": ".*"}
-    assert all(re.fullmatch(forms[kind], unescape(value)) for _, _, value, _ in inputs)
-
-
 def test_row_shows_the_count_that_ticking_it_gives(reader):
     response = reader.get("/explore/?project=tea")
     rows = re.findall(r'name="type" value="([^"]+)" aria-label="[^",]+, (\d+)', html_of(response))
@@ -286,25 +246,7 @@ def test_statements_do_not_grow_with_what_is_shown(reader, django_assert_max_num
 # --- the values of one facet ----------------------------------------------------------------------------------------
 
 
-def test_values_page_sends_ticks_to_the_results(reader):
-    text = html_of(reader.get("/facets/tag/?q=tea&tag=guests"))
-    assert '<form id="values-form" method="get" action="/explore/"' in text
-    assert '<input type="hidden" name="q" value="tea">' in text
-    assert re.search(r'form="values-form" name="tag" value="guests"[^>]* checked', text)
-
-
 # --- error pages ----------------------------------------------------------------------------------------------------
-
-
-def test_error_pages_say_what_to_do(reader, django_assert_num_queries, settings):
-    settings.DEBUG = False
-    assert "Page not found" in html_of(reader.get("/nowhere/"))
-    from django.template.loader import render_to_string
-
-    with django_assert_num_queries(0):
-        assert "Something went wrong" in render_to_string("500.html")
-    for name in ("400.html", "403.html"):
-        assert "every memory, by words and by filters" in render_to_string(name)
 
 
 def test_page_leaves_nothing_of_itself_to_the_garbage_collector(rf, admin_user):

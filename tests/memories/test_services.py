@@ -343,16 +343,6 @@ def test_title_that_came_from_the_text_follows_it_and_one_that_was_written_stays
     assert update(derived, content="The gate opens at eight.").title == "The gate"
 
 
-def test_supersede_names_the_successor_and_restore_forgets_it():
-    old, new = create(), create(content="New.")
-    changed = memory_supersede(memory_id=old.pk, by_id=new.pk, viewer=EVERYTHING, reason="better")
-    assert (changed.state, changed.superseded_by_id, changed.state_reason) == ("superseded", new.pk, "better")
-    with pytest.raises(SuccessorError, match=f"#{old.pk} was superseded by #{new.pk}, 'New.', and stays so"):
-        memory_restore(memory_id=old.pk, viewer=EVERYTHING)
-    restored = memory_restore(memory_id=old.pk, viewer=EVERYTHING, despite_successor=True)
-    assert (restored.state, restored.superseded_by_id) == ("active", None)
-
-
 def test_restore_names_the_last_successor_and_works_where_there_is_none():
     old, middle, last = create(), create(content="Middle."), create(content="Last.")
     memory_supersede(memory_id=old.pk, by_id=middle.pk, viewer=EVERYTHING)

@@ -347,38 +347,6 @@ def test_other_model_is_built_beside_the_one_that_serves_and_takes_its_place():
     assert set(EmbeddedMemory.objects.values_list("model__name", flat=True)) == {"other-words"}
 
 
-def test_model_that_is_chosen_again_goes_on_from_what_is_left_of_it():
-    store("Tea.")
-    embed_all()
-    embed_all("other-words", **loading(Renamed()))
-    store("Coffee.")
-
-    def load(source):
-        if source == "other-words":
-            raise EmbedderUnavailableError("there is no such model")
-        return HashedWords()
-
-    assert embed_all(load=load).progress.memories == 1
-    assert states() == {"hashed-words": "serving", "other-words": "retired"}
-
-
-def test_what_comes_meanwhile_is_embedded_by_the_model_that_serves_too():
-    old, untouched = store("Tea."), store("Cake.")
-    embed_all()
-    changed = change(old, content="Green tea.")
-    new = store("Coffee.")
-    serving = EmbeddingModel.objects.get()
-    assert vectors.pending_since(serving.pk, limit=10) == [changed.pk, new.pk]
-
-    def load(source):
-        return HashedWords() if source == "hashed-words" else Renamed()
-
-    embed_all("other-words", load=load)
-    by_model = {(c.model.name, c.memory_id) for c in Chunk.objects.select_related("model")}
-    everything = {(name, m.pk) for name in ("hashed-words", "other-words") for m in (old, untouched, new)}
-    assert by_model == everything
-
-
 def test_model_that_serves_and_cannot_be_loaded_any_more_serves_what_it_has(caplog):
     store("Tea.")
     embed_all()

@@ -24,12 +24,6 @@ def test_bars_by_project(corpus, everyone):
     assert result.split.parts == [("Tea house", (6, 2)), ("Boat yard", (3, 3))]
 
 
-def test_other_values_are_one_part(corpus, everyone, monkeypatch):
-    monkeypatch.setattr("search.histogram_split._MOST", 2)
-    result = divided(everyone, "type", bucket="year")
-    assert result.split.parts == [("note", (4, 2)), ("decision", (3, 0)), ("other", (2, 3))]
-
-
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_the_parts_of_any_bar_add_up_to_it_and_each_part_is_what_its_filters_give(corpus, everyone, data):

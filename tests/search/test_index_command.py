@@ -161,27 +161,6 @@ def test_rebuild_asks_the_process_that_keeps_it(indexed, monkeypatch):
     assert "Everything agrees" in said(check=True)
 
 
-@pytest.mark.django_db(transaction=True)
-def test_rebuild_does_it_itself_when_the_other_process_ends(indexed, monkeypatch):
-    monkeypatch.setattr(command, "_POLL_SECONDS", 0.05)
-    before = store.current_generation()
-    holds, ends = threading.Event(), threading.Event()
-
-    def hold():
-        with store.writer_lock():
-            holds.set()
-            ends.wait(20)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    holds.wait(10)
-    threading.Timer(0.3, ends.set).start()
-    assert said(rebuild=True) == f"{MEMORIES} memories are in a new search index.\n"
-    thread.join(20)
-    assert store.current_generation() != before
-    assert not store.rebuild_reason()
-
-
 # --- following ----------------------------------------------------------------------------------------------------
 
 

@@ -33,20 +33,6 @@ def test_tags_by_type(corpus, everyone):
     assert (found.total, found.distinct_rows, found.distinct_columns) == (8, 6, 5)
 
 
-def test_selections_of_rows_and_columns_are_left_out(corpus, everyone):
-    bare = table("project=tea", everyone, rows="tag", columns="type")
-    assert table("project=tea&tag=kettle&type=note", everyone, rows="tag", columns="type").cells == bare.cells
-
-
-def test_categories_are_those_of_one_level(corpus, everyone):
-    top = table("", everyone, rows="category", columns="project")
-    assert {row.label: row.count for row in top.rows} == {"Kitchen": 3, "Yard": 6, "Guests": 3}
-    below = table("", everyone, rows="category", columns="project", parent="Kitchen")
-    assert {row.label: row.count for row in below.rows} == {"Brewing": 2, "Oven": 1}
-    (warning,) = table("", everyone, rows="category", columns="project", parent="Cellar").warnings
-    assert (warning.message, warning.parameter) == ("No category is named “Cellar”.", "parent")
-
-
 def test_periods_are_those_of_the_dates_extended_to_whole_ones(corpus, everyone):
     found = table("from=2024-01-20&to=2024-03-10&bucket=month", everyone, rows="project", columns="date")
     assert [column.label for column in found.columns] == ["Jan 2024", "Feb 2024", "Mar 2024"]

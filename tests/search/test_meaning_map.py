@@ -73,16 +73,6 @@ def test_too_many_points_become_a_grid_with_the_same_numbers(corpus, everyone, m
     assert {(x, y) for x, y, *_ in points(quarter)} == {(300 >> 7, 700 >> 7)}
 
 
-def test_points_are_coloured_by_year_or_by_any_facet(corpus, everyone):
-    years = field(everyone, colour="year")
-    assert [group.label for group in years.groups] == ["2025", "2024"]
-    assert {group for *_, group, _ in points(years)} == {1, 2}
-    tags = field(everyone, colour="tag", tag=("tea",))
-    first = [group.value for group in tags.groups].index("tea") + 1
-    # A memory has the colour of the first group that it belongs to.
-    assert all(0 < group <= first for *_, group, _ in points(tags))
-
-
 def test_regions_are_named_by_what_is_together(corpus, everyone, monkeypatch):
     monkeypatch.setattr(meaning_map, "_MIN_MEMORIES", 2)
     rows = enumerate(Memory.objects.order_by("id"))

@@ -101,14 +101,6 @@ def test_filters_leave_the_nearest_of_those_that_pass(vectors, everyone, filters
     assert found.memories
 
 
-def test_what_both_have_is_named(vectors, everyone):
-    found = {one.hit.external_id: one.shared for one in like(everyone, "t1", min_similarity=0, limit=100).memories}
-    assert [term.value for term in found["t2"].entities] == ["tool:kettle"]
-    assert [category.path for category in found["t2"].categories] == ["kitchen/brewing"]
-    assert (found["t2"].tags, found["t2"].more) == ((), 0)
-    assert found["t7"].tags == ("tea",)
-
-
 # --- duplicates ---------------------------------------------------------------------------------------------------
 
 

@@ -71,40 +71,12 @@ def test_state_that_is_left_out_by_default_is_the_reason(corpus, everyone):
     assert why_not(query_of("state=archived"), archived.pk, everyone).matches
 
 
-def test_all_of_several_and_none_are_asked_for_in_words(corpus, everyone):
-    found = explained("tag=tea&tag=guests&tag.all=1&no=agent&entity=tool:kettle", "t1", everyone)
-    assert told(found)["Tag"] == ("guests and tea", "tea and brewing", False)
-    assert told(found)["Agent"] == ("none", "none", True)
-    assert told(found)["Entity"][2]
-
-
 def test_name_that_means_nothing_matches_nothing_and_is_told(corpus, everyone):
     found = explained("category=nowhere", "t1", everyone)
     assert told(found)["Category"] == ("nowhere", "Kitchen / Brewing", False)
 
 
 # --- words --------------------------------------------------------------------------------------------------------
-
-
-def test_missing_words_are_named_as_they_were_typed(corpus, everyone):
-    found = explained("q=bitter kettles pots&mode=keyword", "t1", everyone)
-    assert told(found)["Words"] == (
-        "2 of the 3 words “bitter”, “kettles” and “pots”",
-        "contains “bitter”, lacks “kettles” and “pots”",
-        False,
-    )
-
-
-def test_signs_and_phrases_are_told_one_by_one(corpus, everyone):
-    found = explained('q=%2Bbitter -brew %2Boolong "green tea" "tea green"&mode=keyword', "t1", everyone)
-    assert {check.label: check.passed for check in found.checks if check.name != "state"} == {
-        "+“bitter”": True,
-        "+“oolong”": False,
-        "-“brew”": False,
-        "The phrase “green tea”": True,
-        "The phrase “tea green”": False,
-        "Words": False,
-    }
 
 
 # --- meaning ------------------------------------------------------------------------------------------------------

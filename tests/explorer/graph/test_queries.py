@@ -154,15 +154,6 @@ def test_neighbours_are_narrowed_by_type_of_link_and_by_evidence(mill, everyone)
     assert "“eats”" in found.warnings[0].message
 
 
-def test_second_step_is_what_the_neighbours_are_linked_with(mill, everyone, miller):
-    found = around(everyone, "Osk", depth=2)
-    assert {one.term.label: one.level for one in found.drawn} == {
-        "wheel": 1, "sluice": 2, "axle": 2, "Quill": 2
-    }  # fmt: skip
-    assert {one.parent for one in found.drawn if one.level == 2} == {Entity.objects.get(name="wheel").pk}
-    assert linked(miller, "Osk", depth=2) == ["wheel", "axle", "sluice"]
-
-
 def test_at_most_60_nodes_and_120_lines_are_drawn_the_strongest_of_them(mill, everyone):
     parts = [f"p{n:03}" for n in range(90)]
     made(everyone, "mill", *parts)
@@ -177,13 +168,6 @@ def test_at_most_60_nodes_and_120_lines_are_drawn_the_strongest_of_them(mill, ev
     deeper = around(everyone, "hub", depth=2)
     assert (len(deeper.drawn), len(deeper.lines), deeper.total) == (59, 120, 1)
     assert [one.level for one in deeper.drawn].count(2) == 58
-
-
-def test_concepts_are_broader_narrower_and_together(concepts, everyone, miller):
-    found = around(everyone, "water", CONCEPT)
-    assert [(one.term.label, one.edge.memories) for one in found.drawn] == [("power", 1), ("flow", 1)]
-    assert linked(everyone, "power", CONCEPT) == ["water", "secrecy"]
-    assert linked(miller, "power", CONCEPT) == ["water"]
 
 
 def test_profile_is_of_the_memories_that_may_be_seen(mill, everyone, miller):
@@ -262,13 +246,6 @@ def test_chain_is_the_shortest_and_borne_out(mill, everyone, miller):
     assert [[memory.title for memory in step.memories] for step in found.steps] == [
         ["Wheel inspected"], ["Sluice opened"]
     ]  # fmt: skip
-
-
-def test_steps_of_a_chain_by_relationships_count_the_visible_memories_that_name_both(mill, everyone, miller):
-    made(everyone, "vault", entities=[{"type": "person", "name": "Osk"}, {"type": "part", "name": "wheel"}])
-    by = {viewer: find_path(PathRequest(begin="person:Osk", end="sluice"), viewer) for viewer in (everyone, miller)}
-    assert [step.edge.memories for step in by[everyone].steps] == [2, 0]
-    assert [step.edge.memories for step in by[miller].steps] == [1, 0]
 
 
 def test_no_chain_leads_through_what_another_project_knows(mill, everyone, miller):
