@@ -10,6 +10,9 @@ from memories.services import memory_archive, memory_restore, memory_supersede, 
 from search.query import SearchQuery
 from search.run import run
 from search.why_not import why_not
+from tests.search.conftest import BOTH_ENGINES
+
+pytestmark = BOTH_ENGINES
 
 
 def ask(querystring, viewer):
