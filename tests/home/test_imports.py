@@ -44,7 +44,6 @@ def place(settings, tmp_path, monkeypatch):
     settings.HOME = tmp_path
     monkeypatch.setattr("transfer.jobs.start_once", lambda arguments: None)
     make_previews_when_asked(monkeypatch)
-    monkeypatch.setattr("transfer.process.ImportSink", None)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for name in ("CLAUDE_MEM_DATA_DIR", "CLAUDE_CONFIG_DIR", "MEMORY_FILE_PATH", "BASIC_MEMORY_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)

@@ -31,7 +31,6 @@ def place(settings, tmp_path, monkeypatch):
     settings.HOME = tmp_path
     monkeypatch.setattr("transfer.jobs.start_once", lambda arguments: None)
     make_previews_when_asked(monkeypatch)
-    monkeypatch.setattr("transfer.process.ImportSink", None)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
 
 

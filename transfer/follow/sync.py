@@ -47,7 +47,7 @@ from transfer.formats.registry import importer_named
 from transfer.formats.sources import Source
 from transfer.match import edited_since_import
 from transfer.run import ImportChoices, Outcome, import_path
-from transfer.state import ImportCounts, OpenSink
+from transfer.state import ImportCounts
 
 GONE = "It is no longer in its source."
 # If more memories than this, and more than half, are gone at once, somebody is asked: the file may be another one.
@@ -70,10 +70,9 @@ class FollowedMeanwhileError(ImportFailedError):
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How a source is read: the viewer who writes, and the index that large readings write to."""
+    """Who writes what is read of a source, and who hears of it."""
 
     viewer: Viewer
-    open_sink: OpenSink | None = None
     progress: ProgressCall = lambda tally, fraction: None
     refused: Callable[[RefusedRecord], None] = lambda refusal: None
 
@@ -115,7 +114,6 @@ def source_sync(source: FollowedSource, choices: Choices) -> Outcome | None:
             choices=ImportChoices(source.project),
             refused=choices.refused,
             progress=choices.progress,
-            open_sink=choices.open_sink,
             reading=Reading(_after(first, records), sync.fraction),
             observer=sync,
         )

@@ -19,7 +19,6 @@ from rich.table import Table
 
 from access.viewer import command_viewer
 from memories.models import FollowedSource, ImportBatch
-from search.engines.index.import_sink import ImportSink
 from text.formatting import memories, plural
 from transfer.discover import discoveries
 from transfer.follow.queries import sources_read
@@ -145,7 +144,7 @@ class Command(BaseCommand):
         if follow:
             source = source_new(path=path, importer=importer, project=choices.project, viewer=command_viewer())
             with self._progress(path) as progress:
-                followed = source_sync(source, Choices(command_viewer(), ImportSink, progress, refused))
+                followed = source_sync(source, Choices(command_viewer(), progress, refused))
             if followed:
                 self._show(path, importer, followed)
             stop = local_command(f"import_memories --unfollow {shlex.quote(str(path))}")
@@ -163,7 +162,6 @@ class Command(BaseCommand):
                 choices=choices,
                 refused=refused,
                 progress=progress,
-                open_sink=ImportSink,
             )
         self._show(path, importer, outcome)
 
