@@ -25,7 +25,7 @@ test: ## install what tests need (a browser too) and run them all (PYTEST_ARGS="
 
 torture: ## kill and starve a site of its own while everybody writes, and look for what is lost (TORTURE_ARGS="--minutes 5")
 	@$(PYTHON) bootstrap.py
-	$(RUN) -m torture campaign $(TORTURE_ARGS)
+	$(RUN) -m lab.torture campaign $(TORTURE_ARGS)
 
 lint: ## check style, types, layers, migrations and settings
 	@$(PYTHON) bootstrap.py dev
@@ -59,9 +59,9 @@ package: ## build the wheel and the source distribution in dist/
 
 bench: ## measure imports and searches on generated corpora, beside others (BENCH_ARGS="--size 21000")
 	@$(PYTHON) bootstrap.py bench
-	$(RUN) -m bench $(BENCH_ARGS)
+	$(RUN) -m lab.bench $(BENCH_ARGS)
 
 eval: ## measure how well memories are found, over a collection in the layout of BEIR (DIR=folder EVAL_ARGS="--json FILE")
 	@test -n "$(DIR)" || { echo "Say which collection: make eval DIR=path/to/folder (see docs/evaluation.md)" >&2; exit 2; }
 	@$(PYTHON) bootstrap.py bench
-	$(RUN) manage.py evaluate "$(DIR)" $(EVAL_ARGS)
+	$(RUN) -m lab.evaluate "$(DIR)" $(EVAL_ARGS)

@@ -44,20 +44,13 @@ class ServiceForm(ModelForm, metaclass=AbstractForm):
 
 
 class ServiceAdmin(CurationAdmin):
-    """Rows that only services write. Forms are ServiceForms, and objects carry the viewer for panels."""
+    """Rows that only services write, by ServiceForms."""
 
     form: type[ServiceForm]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = super().get_form(request, obj, change, **kwargs)
         return type(form.__name__, (form,), {"viewer": admin_viewer(request)})
-
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        row = super().get_object(request, object_id, from_field)
-        if row is not None:
-            # Panels receive only the row, and show what this viewer may see.
-            row.viewer = admin_viewer(request)
-        return row
 
     def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
         """Do nothing: the form has called the service."""

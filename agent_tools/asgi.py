@@ -42,7 +42,7 @@ from web.exchange import Application, Message, Receive, Scope, Send, set_route
 from web.middleware import ends_with_dot, refusal_response, set_policies
 from web.params import Params
 from web.responses import answer, error_of
-from web.serving import is_loopback
+from web.serving import speaks_safely
 
 logger = logging.getLogger("mnemoscope.mcp")
 
@@ -368,12 +368,6 @@ def _site_of(scope: Scope) -> str:
     if ends_with_dot(request.get_host()):
         raise DisallowedHost(f"This site has no name {request.get_host()[:100]!r}.")
     return f"{request.scheme}://{request.get_host()}{settings.SITE_PATH}"
-
-
-def speaks_safely(address: str) -> bool:
-    """Whether tokens may be sent to an address: by HTTPS, or without leaving the machine."""
-    parts = urlsplit(address)
-    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
 def _load_oauth(site: str) -> Any:

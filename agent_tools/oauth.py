@@ -57,9 +57,10 @@ from access.grants import (
     grant_of_token,
     tokens_renew,
 )
-from agent_tools.asgi import METADATA, speaks_safely
+from agent_tools.asgi import METADATA
 from web.errors import Refusal
 from web.middleware import refusal_response, set_policies
+from web.serving import speaks_safely
 
 _SALT = "agent_tools.oauth.client"
 _REMEMBERED = ("client_name", "redirect_uris", "token_endpoint_auth_method", "grant_types", "response_types", "scope")

@@ -243,7 +243,6 @@ for _kind in (Exception, Http404, HttpError, ValidationError):
     api.add_exception_handler(_kind, answer)
 
 api.add_router("", "explorer.memory.api.health_router", tags=["health"])
-api.add_router("", "explorer.status.api.router", tags=["health"])
 api.add_router("", "explorer.explore.api.router", tags=["search"])
 api.add_router("", "explorer.compare.api.router", tags=["search"])
 api.add_router("", "explorer.explore.timeline_api.router", tags=["search"])

@@ -11,7 +11,6 @@ django.setup(set_prefix=False)
 from django.conf import settings  # noqa: E402
 
 from agent_tools.asgi import McpApplication, allowance_of, refusal_of, sender_of  # noqa: E402 - they read the settings
-from explorer.status.site_history import record_in_background as record_history  # noqa: E402
 from memories.embedding import query  # noqa: E402
 from memories.embedding.shared import RemoteQueries  # noqa: E402
 from memories.recalls import store_in_background as store_recalls  # noqa: E402
@@ -38,4 +37,3 @@ steady_memory()
 load_cross_encoder()
 warm_in_background()
 store_recalls()
-record_history()

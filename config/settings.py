@@ -215,7 +215,6 @@ INSTALLED_APPS = [
     "home",
     "agent_tools",
     "config",  # for the command `up`
-    "bench",  # for the command `evaluate`
 ]
 
 MIDDLEWARE = [

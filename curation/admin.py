@@ -1,27 +1,14 @@
-"""The admin of curation: forms for the texts of the vocabulary, and read-only pages for the log.
+"""The admin of curation: lists and raw texts of the vocabulary, and read-only pages for the log.
 
-Terms are renamed, moved and merged at /curate/. The admin cannot register the link tables, whose primary keys are
-composite: links show as panels.
+Terms are renamed, moved and merged at /curate/, which shows what hangs on them.
 """
 
-from abc import abstractmethod
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib import admin, messages
-from django.contrib.admin.utils import flatten
-from django.contrib.admin.views.main import ChangeList
 from django.contrib.postgres.fields import ArrayField
-from django.db.models import (
-    BigIntegerField,
-    Count,
-    F,
-    Func,
-    Model,
-    QuerySet,
-    TextField,
-    Value,
-)
+from django.db.models import BigIntegerField, F, Func, Model, QuerySet, TextField, Value
 from django.http import HttpRequest, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html
@@ -33,41 +20,29 @@ from categories.local_texts import TermTexts, as_array, texts_of
 from categories.models import Category, Concept, Entity, FormerPath, LocalText, Relationship, TagAlias
 from categories.text_projects import readable_aliases, readable_description
 from curation.models import Curation, CurationChange
-from curation.queries import visible_relationships, visible_terms
+from curation.queries import visible_relationships
 from curation.suggestions import admin as suggestions_admin  # noqa: F401 - Django looks for admins in this module
 from curation.text_edits import EditRefusedError, relationship_describe, term_describe
-from memories.models import Memory
 from memories.queries import visible_to
-from web.admin import Lines, OwnersOnly, ShownOnlyAdmin, panel
-
-# Rows that a panel shows.
-PANEL = 20
+from web.admin import Lines, OwnersOnly, ShownOnlyAdmin
 
 
-class VocabularyForm(ServiceForm):
-    """The texts of a row of the vocabulary."""
-
-    @abstractmethod
-    def describe(self) -> None:
-        """Save the texts through the service."""
+class TermForm(ServiceForm):
+    aliases = Lines(required=False, help_text="Other names, one per line.")
 
     def write(self) -> Refused:
         try:
-            self.describe()
+            term_describe(term=self.instance, viewer=self.viewer, **self.cleaned_data)
         except EditRefusedError as error:
             yield error.field or None, str(error)
 
 
-class TermForm(VocabularyForm):
-    aliases = Lines(required=False, help_text="Other names, one per line.")
-
-    def describe(self) -> None:
-        term_describe(term=self.instance, viewer=self.viewer, **self.cleaned_data)
-
-
-class RelationshipForm(VocabularyForm):
-    def describe(self) -> None:
-        relationship_describe(relationship=self.instance, viewer=self.viewer, **self.cleaned_data)
+class RelationshipForm(ServiceForm):
+    def write(self) -> Refused:
+        try:
+            relationship_describe(relationship=self.instance, viewer=self.viewer, **self.cleaned_data)
+        except EditRefusedError as error:
+            yield error.field or None, str(error)
 
 
 class VocabularyAdmin(ServiceAdmin):
@@ -82,30 +57,11 @@ class VocabularyAdmin(ServiceAdmin):
         return False
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        return tuple(name for name in flatten(self.fields or ()) if name not in self.editable)
-
-
-class TermList(ChangeList):
-    """A list of terms, each with the number of the visible memories linked to it."""
-
-    def get_results(self, request: HttpRequest) -> None:
-        """Count for the rows of the page alone, in one statement."""
-        super().get_results(request)
-        vocabulary, viewer = VOCABULARIES[str(self.model._meta.model_name)], admin_viewer(request)
-        self.result_list = list(self.result_list)
-        links = vocabulary.link._default_manager.filter(
-            **{f"{vocabulary.link_column}__in": [row.pk for row in self.result_list]}
-        )
-        if viewer.project_ids is not None:
-            links = links.filter(memory__project_id__in=viewer.project_ids)
-        counted = links.order_by().values_list(vocabulary.link_column).annotate(n=Count("memory_id"))
-        counts = dict(counted)
-        for row in self.result_list:
-            row.links_count = counts.get(row.pk, 0)
+        return tuple(str(name) for name in self.fields or () if name not in self.editable)
 
 
 class TermAdmin(VocabularyAdmin):
-    """A category, concept or entity, with the memories linked to it."""
+    """A category, concept or entity."""
 
     form = TermForm
     editable = ("description", "aliases")
@@ -115,8 +71,9 @@ class TermAdmin(VocabularyAdmin):
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """The row; for curators of some projects with the texts that hold in these alone, which they edit here."""
         row = super().get_object(request, object_id, from_field)
-        if row is not None and row.viewer.curated_project_ids is not None:
-            projects = row.viewer.project_ids
+        viewer = admin_viewer(request)
+        if row is not None and viewer.curated_project_ids is not None:
+            projects = viewer.project_ids
             local = texts_of(str(self.model._meta.model_name), [row.pk], projects).get(row.pk, TermTexts())
             row.description = local.described(readable_description(row, projects), projects)
             row.aliases = list(local.named(row.name, readable_aliases(row, projects)))
@@ -138,10 +95,7 @@ class TermAdmin(VocabularyAdmin):
     @admin.display(description="curation")
     def shown_curation(self, row: Any) -> SafeString:
         address = reverse("curation:term", args=[row._meta.model_name, row.pk])
-        return format_html('<a href="{}">Rename, move, merge, split, relate</a>', address)
-
-    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
-        return TermList
+        return format_html('<a href="{}">Its memories; rename, move, merge, split, relate</a>', address)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         vocabulary = VOCABULARIES[str(self.model._meta.model_name)]
@@ -160,114 +114,33 @@ class TermAdmin(VocabularyAdmin):
         )
         return annotated
 
-    @admin.display(description="memories")
-    def shown_links(self, row: Any) -> int:
-        count: int = row.links_count
-        return count
-
     @admin.display(description="aliases")
     def shown_aliases(self, row: Any) -> str:
         return ", ".join(row.readable_aliases)
 
-    @admin.display(description="newest memories")
-    def shown_memories(self, row: Any) -> SafeString:
-        column = VOCABULARIES[row._meta.model_name].memory_column
-        return memory_panel(visible_to(row.viewer).filter(**{f"{column}__contains": [row.pk]}))
-
-
-def memory_panel(memories: QuerySet[Memory]) -> SafeString:
-    """The newest of the memories, with links to their pages in the admin."""
-    newest = memories.order_by("-created_at", "-pk").only("title", "created_at", "state")[:PANEL]
-    rows = (
-        (
-            format_html('<a href="{}">#{}</a>', reverse("admin:memories_memory_change", args=[memory.pk]), memory.pk),
-            memory.title,
-            f"{memory.created_at:%Y-%m-%d}",
-            memory.state,
-        )
-        for memory in newest
-    )
-    return panel(("", "title", "created", "state"), rows)
-
 
 @admin.register(Category)
 class CategoryAdmin(TermAdmin):
-    list_display = ("path", "name", "depth", "shown_links", "shown_aliases", "batch")
+    list_display = ("path", "name", "depth", "shown_aliases", "batch")
     list_filter = ("depth",)
     search_fields = ("path", "name")
-    fields = (
-        ("path", "name"),
-        ("parent", "depth"),
-        "shown_curation",
-        "description",
-        "aliases",
-        "shown_children",
-        "shown_memories",
-        "batch",
-    )
-
-    @admin.display(description="children")
-    def shown_children(self, category: Any) -> SafeString:
-        visible = visible_terms("category", list(category.children.values_list("pk", flat=True)), category.viewer)
-        rows = (
-            (format_html('<a href="{}">{}</a>', reverse("admin:categories_category_change", args=[child.pk]), child),)
-            for child in category.children.filter(pk__in=visible)[:PANEL]
-        )
-        return panel(("path",), rows)
+    fields = ("path", "name", "parent", "depth", "shown_curation", "description", "aliases", "batch")
 
 
 @admin.register(Concept)
 class ConceptAdmin(TermAdmin):
-    list_display = ("name", "concept_type", "shown_links", "shown_aliases", "weight", "batch")
+    list_display = ("name", "concept_type", "shown_aliases", "weight", "batch")
     list_filter = ("concept_type",)
     search_fields = ("name", "concept_type")
-    fields = (
-        ("name", "concept_type"),
-        "shown_curation",
-        "description",
-        "aliases",
-        "shown_relations",
-        "weight",
-        "shown_memories",
-        "batch",
-    )
-
-    @admin.display(description="related concepts")
-    def shown_relations(self, concept: Any) -> SafeString:
-        related = {"broader": concept.broader_ids, "narrower": concept.narrower_ids, "related": concept.related_ids}
-        visible = visible_terms("concept", {pk for pks in related.values() for pk in pks}, concept.viewer)
-        names = dict(Concept.objects.filter(pk__in=visible).values_list("pk", "name"))
-        return panel(
-            ("how", "concept"), ((how, names[pk]) for how, pks in related.items() for pk in pks if pk in names)
-        )
+    fields = ("name", "concept_type", "shown_curation", "description", "aliases", "weight", "batch")
 
 
 @admin.register(Entity)
 class EntityAdmin(TermAdmin):
-    list_display = ("name", "entity_type", "shown_links", "shown_aliases", "batch")
+    list_display = ("name", "entity_type", "shown_aliases", "batch")
     list_filter = ("entity_type",)
     search_fields = ("name",)
-    fields = (
-        ("name", "entity_type"),
-        "shown_curation",
-        "description",
-        "aliases",
-        "shown_relations",
-        "shown_memories",
-        "batch",
-    )
-
-    @admin.display(description="relationships")
-    def shown_relations(self, entity: Any) -> SafeString:
-        facts = visible_relationships(entity.viewer).select_related("source", "target")
-        out, into = facts.filter(source=entity)[:PANEL], facts.filter(target=entity)[:PANEL]
-        return panel(("source", "relationship", "target", "fact"), (_relation(r) for r in (*out, *into)))
-
-
-def _relation(relationship: Relationship) -> tuple[object, ...]:
-    address = reverse("admin:categories_relationship_change", args=[relationship.pk])
-    kind = format_html('<a href="{}">{}</a>', address, relationship.relationship_type)
-    return (relationship.source, kind, relationship.target, relationship.fact)
+    fields = ("name", "entity_type", "shown_curation", "description", "aliases", "batch")
 
 
 @admin.register(Relationship)
@@ -280,20 +153,12 @@ class RelationshipAdmin(VocabularyAdmin):
     list_filter = ("relationship_type",)
     search_fields = ("source__name", "target__name", "relationship_type", "fact")
     fields = (
-        ("source", "relationship_type", "target"),
-        "fact",
-        "confidence",
-        ("valid_from", "valid_to"),
-        "shown_memories",
-        ("batch", "created_at"),
+        *("source", "relationship_type", "target", "fact", "confidence"),
+        *("valid_from", "valid_to", "batch", "created_at"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return visible_relationships(admin_viewer(request)).order_by(*self.get_ordering(request))
-
-    @admin.display(description="evidence")
-    def shown_memories(self, relationship: Any) -> SafeString:
-        return memory_panel(visible_to(relationship.viewer).filter(pk__in=relationship.evidence_ids))
 
 
 @admin.register(Curation)
@@ -305,15 +170,6 @@ class CurationLogAdmin(OwnersOnly, ShownOnlyAdmin):
     list_select_related = ("user", "api_key")
     list_filter = ("verb", "kind", ("undone_at", admin.EmptyFieldListFilter))
     search_fields = ("title", "user__username", "api_key__name")
-    fields = (
-        ("verb", "kind"),
-        "title",
-        "arguments",
-        "memories",
-        ("user", "api_key", "door"),
-        "at",
-        ("undone_at", "undone_by"),
-    )
 
 
 @admin.register(CurationChange)
@@ -324,10 +180,10 @@ class CurationChangeAdmin(OwnersOnly, ShownOnlyAdmin):
     list_select_related = ("curation",)
     list_filter = ("action", "table")
     search_fields = ("=curation__id", "curation__title")
-    fields = ("curation", "action", "table", ("source_id", "target_id"))
+    exclude = ("memory_ids", "before", "after")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).defer("memory_ids", "before", "after")
+        return super().get_queryset(request).defer(*self.exclude)
 
 
 @admin.register(FormerPath)

@@ -100,18 +100,7 @@ class SessionAdmin(ProjectRowAdmin):
 
 @admin.register(ImportBatch)
 class ImportBatchAdmin(OwnersOnly, ShownOnlyAdmin):
-    list_display = (
-        "id",
-        "origin",
-        "format",
-        "state",
-        "started_at",
-        "finished_at",
-        "created",
-        "updated",
-        "unchanged",
-        "refused",
-    )
+    list_display = ("id", "origin", "format", "state", "started_at", "finished_at", "created", "updated", "unchanged")
     list_filter = ("state", "format")
     search_fields = ("origin",)
     date_hierarchy = "started_at"

@@ -26,7 +26,7 @@ from search.engines.base import EngineQuery, Filter, VectorQuery
 from search.query import Mode, SearchQuery
 from search.result import HitDetail
 from search.run import run
-from web.middleware import is_outage
+from web.outages import is_outage
 
 logger = logging.getLogger(__name__)
 

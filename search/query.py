@@ -270,7 +270,7 @@ class SearchQuery(Params):
             problems = (*problems, Problem("offset", "is given together with page", "give one of the two"))
         elif query.offset and query.offset % query.page_size == 0:
             query = query.starting_at(query.offset)
-            query._is_by_offset = True
+            query._is_by_offset = True  # noqa: SLF001  # a field of this class
         return query, problems
 
     def without_reading(self, unread: Collection[Pair]) -> Self:

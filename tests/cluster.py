@@ -43,10 +43,9 @@ SKIPPED = {
     "memories/test_recalls.py::test_recalls_wait_for_a_deletion": _TURNS,
     "curation/test_services.py::test_a_verb_is_seen_by_the_index": _NO_INDEX,
     "explorer/memory/test_memory_api.py::test_health_of_the_search_index": _NO_INDEX,
-    "bench/": _EMBEDDED,
     "browser/": _EMBEDDED,
     "config/": _EMBEDDED,
-    "torture/": _EMBEDDED,
+    "lab/": _EMBEDDED,
 }
 RUN = ("config/test_cluster.py",)
 

@@ -108,7 +108,6 @@ NOT_EXPORTED = {
     "search.ViewFeed": _SECRET,
     "access.IdempotentReply": "replies to requests of the last day",
     "home.Visit": "when a person last looked at this instance",
-    "explorer.SiteSample": "how busy this instance was",
     "home.ImportJob": _OF_MACHINE,
     "memories.FollowedSource": _OF_MACHINE,
     "memories.FollowedRecord": _OF_MACHINE,

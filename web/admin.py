@@ -1,6 +1,5 @@
 """Base classes of the admin: read-only pages, and lists that stay fast on a large corpus."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -8,8 +7,6 @@ from django.conf import settings
 from django.contrib import admin
 from django.db.models import DateTimeField, Model
 from django.http import HttpRequest, HttpResponse
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 if TYPE_CHECKING:
@@ -134,12 +131,3 @@ class Prose(forms.CharField):
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return super().has_changed(self.to_python(initial), data)
-
-
-def panel(head: Iterable[str], rows: Iterable[Iterable[object]], empty: str = "None.") -> SafeString:
-    """A small table for admin pages. Cells are escaped unless they are safe strings."""
-    lines = [format_html("<tr>{}</tr>", format_html_join("", "<td>{}</td>", ((c,) for c in row))) for row in rows]
-    if not lines:
-        return format_html("{}", empty)
-    heads = format_html_join("", "<th>{}</th>", ((h,) for h in head))
-    return format_html("<table><tr>{}</tr>{}</table>", heads, format_html_join("", "{}", ((line,) for line in lines)))

@@ -8,7 +8,6 @@ import logging
 import re
 import secrets
 import time
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextvars import ContextVar
@@ -58,43 +57,6 @@ _NOT_COUNTED = {"static", UNMATCHED, "/healthz", "/readyz"}
 def recent_answers() -> list[tuple[float, int]]:
     """The seconds and the status of up to 1,000 answers that this process gave last."""
     return list(_recent)
-
-
-# Seconds by which answers are counted: each a quarter more than the one before, from a millisecond to a minute.
-SPEEDS = tuple(0.001 * 1.25**n for n in range(50))
-
-
-@dataclass(slots=True)
-class Tally:
-    """Answers of this process: how many there were, how many failed because of the server, and how fast they were.
-
-    `speeds` has one number for each of `SPEEDS`, and one for answers that took longer.
-    """
-
-    answers: int = 0
-    errors: int = 0
-    speeds: list[int] = field(default_factory=lambda: [0] * (len(SPEEDS) + 1))
-    restarts: int = 0
-    """How many processes of the server ended by themselves and were started again."""
-
-    def add(self, seconds: float, status: int) -> None:
-        self.answers += 1
-        self.errors += status >= 500
-        self.speeds[bisect_left(SPEEDS, seconds)] += 1
-
-
-_tally = Tally()
-
-
-def note_restart() -> None:
-    _tally.restarts += 1
-
-
-def take_tally() -> Tally:
-    """The answers of this process since the last call."""
-    global _tally
-    taken, _tally = _tally, Tally()
-    return taken
 
 
 # Copied into the threads that answer the request.
@@ -192,7 +154,6 @@ class ExchangeApplication:
         exchange.seconds = time.perf_counter() - exchange.started
         if exchange.route not in _NOT_COUNTED:
             _recent.append((exchange.seconds, exchange.status))
-            _tally.add(exchange.seconds, exchange.status)
         if access_logger.isEnabledFor(logging.INFO):
             fields = {
                 "method": method,

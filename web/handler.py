@@ -75,7 +75,6 @@ class SiteHandler(ASGIHandler):
         with body:
             request, refusal = self.create_request(scope, body)
             response: Any = refusal if request is None else self.get_response(request)
-            response._handler_class = self.__class__
             if not response.streaming:
                 # Returns the connection to the pool, before a slow client has read everything.
                 response.close()

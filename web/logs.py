@@ -7,28 +7,18 @@ a mistake of this program, and the values in the messages of others, which may b
 import asyncio
 import json
 import logging
-import re
 import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from web.exchange import UNMATCHED, current, route_of
+from web.outages import first_line, is_outage
 
-_MESSAGE_CHARACTERS = 200
-_REFUSED_VALUE = re.compile(': ".*')
 _DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
 _BECAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 # A name with a newline would look like a line of its own.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), 127)} | {10: "\\n", 13: "\\r", 9: "\\t"}
-
-
-def first_line(error: BaseException) -> str:
-    """The message of an exception without its details, such as the row or the value that Postgres refuses."""
-    line = str(error).partition("\n")[0]
-    if hasattr(error, "sqlstate") or hasattr(error.__cause__, "sqlstate"):
-        line = _REFUSED_VALUE.sub(": …", line)
-    return line[:_MESSAGE_CHARACTERS]
 
 
 def is_mistake(error: BaseException) -> bool:
@@ -42,7 +32,6 @@ def is_mistake(error: BaseException) -> bool:
     from psycopg import OperationalError as DriverOperationalError
 
     from web.errors import Refusal
-    from web.middleware import is_outage
 
     outside = (InterfaceError, OperationalError, DriverInterfaceError, DriverOperationalError)
     clients = (Refusal, SuspiciousOperation, RequestAborted, ConnectionError, asyncio.CancelledError)

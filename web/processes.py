@@ -14,8 +14,6 @@ from contextlib import contextmanager, suppress
 
 from django.conf import settings
 
-from web.exchange import note_restart
-
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 10
@@ -28,7 +26,7 @@ _M_ARENA_MAX = -8
 _STEADY_SECONDS = 30
 
 
-ended: list[Callable[[str], None]] = [lambda command: note_restart()]
+ended: list[Callable[[str], None]] = []
 """Functions to call with the command of a child that ended by itself."""
 
 

@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from web.errors import FIELDS_LISTED, ApiError, Refusal, UnauthorizedError
 from web.exchange import current_id, internal_error
-from web.middleware import is_outage, outages, refusal_of_outage, refusal_response
+from web.middleware import refusal_response
+from web.outages import is_outage, outages, refusal_of_outage
 from web.validation import problems_of, sentence
 
 logger = logging.getLogger("mnemoscope.api")

@@ -11,11 +11,9 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import uvicorn
@@ -27,11 +25,6 @@ from web.connections import BoundedProtocol
 from web.exchange import access_logger
 
 SHUTDOWN_SECONDS = 3
-# A process leaves a new connection to others for a time that grows with the number of those that it has, up to a limit.
-# After a pause the wait begins again.
-_STEP_SECONDS = 0.00025
-_MOST_STEPS = 16
-_STALE_SECONDS = 0.1
 # Connections that the kernel holds until a process accepts them.
 _BACKLOG = 2048
 
@@ -47,6 +40,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def speaks_safely(address: str) -> bool:
+    """Whether tokens may be sent to an address: by HTTPS, or without leaving the machine."""
+    parts = urlsplit(address)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
 def site_address(host: str, port: int) -> str:
     """The URL for a browser on this machine. The wildcard addresses (0.0.0.0, ::) become loopback addresses."""
     with contextlib.suppress(ValueError):
@@ -56,11 +55,6 @@ def site_address(host: str, port: int) -> str:
         elif address.version == 6:
             host = f"[{host}]"
     return f"http://{host}:{port}"
-
-
-def shared(listener: socket.socket) -> socket.socket:
-    """The same socket for one of several processes that serve it."""
-    return _SharedListener(fileno=listener.detach())
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -103,26 +97,6 @@ def _family(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
-class _SharedListener(socket.socket):
-    """A listening socket of several processes: the one with the fewest connections accepts first.
-
-    The kernel wakes all of them, and otherwise often the same one is first. A connection stays where it was accepted.
-    """
-
-    connections: Callable[[], int]
-    _woken = 0.0
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        now = time.monotonic()
-        if now - self._woken > _STALE_SECONDS:
-            self._woken = now
-        if now - self._woken < min(self.connections(), _MOST_STEPS) * _STEP_SECONDS:
-            # As if another process had been faster. The event loop asks again at once, while there is a connection.
-            raise BlockingIOError
-        self._woken = 0.0
-        return super().accept()
-
-
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, when_ready: Callable[[], None], parent: int | None) -> None:
         super().__init__(config)
@@ -130,9 +104,6 @@ class _Server(uvicorn.Server):
         self.parent = parent
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        for listener in sockets or ():
-            if isinstance(listener, _SharedListener):
-                listener.connections = lambda: len(self.server_state.connections)
         await super().startup(sockets)
         for listener in sockets or ():
             listener.listen(_BACKLOG)
@@ -168,7 +139,7 @@ def serve(
 def server_config() -> uvicorn.Config:
     return uvicorn.Config(
         "config.asgi:application",
-        # asyncio and not uvloop, which would accept connections without asking the listener above.
+        # Not uvloop, if somebody has installed it: nothing is tested with it.
         loop="asyncio",
         http=BoundedProtocol,
         ws="none",

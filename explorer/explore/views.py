@@ -55,10 +55,8 @@ from explorer.map.views import map_of
 from explorer.memory.edit import REPLACED_BY, REPLACES, TERMS, EditForm
 from explorer.memory.page import build_memory, build_similar
 from explorer.page_query import View
-from explorer.status.course import build_course, without_trends
 from explorer.status.measures import backup_is_running, backup_start, measure_groups, to_watch
 from explorer.status.reads import build_status, site_status
-from explorer.status.site_history import SiteHistoryRequest, site_history
 from explorer.views.page import ViewBar, build_bar, new_view_url, stored_page
 from memories.history import EventNotFoundError, History, memory_history
 from memories.models import Project
@@ -79,7 +77,6 @@ from search.why_not import WhyNotRequest, why_not
 from web.errors import Refusal
 from web.params import QueryError
 from web.timing import server_timing
-from web.validation import Problem
 
 # Similar memories in a section of another page, and on a page of their own.
 _SIMILAR_IN_SECTION = 8
@@ -405,22 +402,12 @@ def status(request: PageRequest) -> HttpResponse:
     state = site_status(viewer)
     context: dict[str, Any] = {"status": build_status(state)}
     if not wants_fragment(request):
-        asked, problems = SiteHistoryRequest(), list[Problem]()
-        try:
-            asked = SiteHistoryRequest.from_pairs(request_pairs(request))
-        except QueryError as error:
-            problems.extend(error.problems)
-        groups, course = measure_groups(viewer, state), None
-        if viewer.project_ids is None:
-            found, page = site_history(viewer, asked.span, datetime.now(UTC)), reverse("explorer:status")
-            course = build_course(found, groups, viewer.timezone, lambda span: f"{page}?span={span}")
+        groups = measure_groups(viewer, state)
         context |= {
             "to_watch": to_watch(groups),
             "may_act": may_write_everything(viewer),
             "backup_runs": viewer.project_ids is None and backup_is_running(),
-            "groups": course.groups if course else without_trends(groups),
-            "course": course,
-            "notices": problem_notices(problems),
+            "groups": groups,
         }
     return page_response(request, "memories/status.html", context, partial="status", timings={})
 

@@ -36,7 +36,7 @@ from search.engines.health import index_health
 from search.near_duplicates import near_duplicates
 from web.errors import GUARDED, ApiError, errors
 from web.health import database_answers
-from web.middleware import DatabaseUnavailableError
+from web.outages import DatabaseUnavailableError
 from web.params import Params, Text, pairs_of
 from web.validation import refuse
 from web.version import VERSION

@@ -50,8 +50,6 @@ class Measure:
     words: str
     url: str = ""
     remedy: str = ""
-    key: str = ""
-    """Its trend in the history of the site, if it has one."""
     action: Link | None = None
     """What can be done about it here: a form that is sent to its address."""
 
@@ -95,7 +93,7 @@ def _memories(viewer: Viewer, stored: int) -> tuple[Measure, ...]:
         for (name, count, words), query in zip(shown, queries, strict=True)
     )
     words = "With those that are archived, superseded or deleted."
-    return (*counted, Measure("Stored in all", "OK", number(stored), words, key="memories"))
+    return (*counted, Measure("Stored in all", "OK", number(stored), words))
 
 
 def _search(state: SiteStatus) -> tuple[Measure, ...]:
@@ -104,11 +102,11 @@ def _search(state: SiteStatus) -> tuple[Measure, ...]:
     found = []
     if state.index.state != "off":
         words = "A change is found this much later than it was made." if lag else "Every change is found already."
-        found.append(Measure("Index lag", "OK", f"{lag:,.1f} s", words, key="index_lag_seconds"))
+        found.append(Measure("Index lag", "OK", f"{lag:,.1f} s", words))
     if state.models:
         share = EmbeddedShare(state.memories - state.pending, state.memories)
         words = f"{memories(share.embedded)} of {number(state.memories)} are found by their meaning too."
-        found.append(Measure("With a vector", "OK", f"{share.percent:g} %", words, key="covered"))
+        found.append(Measure("With a vector", "OK", f"{share.percent:g} %", words))
     return tuple(found)
 
 
@@ -120,14 +118,13 @@ def _answers(recent: Sequence[tuple[float, int]]) -> tuple[Measure, ...]:
     failed = sum(status >= 500 for _, status in recent)
     of_last = f"of the last {plural(len(recent), 'answer')} of this process, to pages, API and MCP,"
     return (
-        Measure("Typical answer (p50)", "OK", _milliseconds(half), f"Half {of_last} took less.", key="p50_ms"),
+        Measure("Typical answer (p50)", "OK", _milliseconds(half), f"Half {of_last} took less."),
         Measure(
             "Slow answer (p95)",
             "Watch" if most > _SLOW_SECONDS else "OK",
             _milliseconds(most),
             f"The slowest twentieth {of_last} took longer.",
             remedy="Look at the metrics for the slow addresses, and whether other programs keep this machine busy.",
-            key="p95_ms",
         ),
         Measure(
             "Errors",
@@ -135,7 +132,6 @@ def _answers(recent: Sequence[tuple[float, int]]) -> tuple[Measure, ...]:
             number(failed),
             f"{number(failed)} {of_last} failed or were refused because of the server.",
             remedy="The log has a line for each, with the reason.",
-            key="errors",
         ),
     )
 
@@ -157,7 +153,6 @@ def _server() -> tuple[Measure, ...]:
             "OK",
             filesizeformat(size),
             f"The size of all tables and indexes in Postgres {version}.",
-            key="database_bytes",
         ),
         Measure(
             "Free disk",
@@ -165,7 +160,6 @@ def _server() -> tuple[Measure, ...]:
             filesizeformat(disk.free),
             f"Free of {filesizeformat(disk.total)} where MNEMOSCOPE_HOME is.",
             remedy="Delete what is not needed there, such as old backups, or move MNEMOSCOPE_HOME to a larger disk.",
-            key="free_bytes",
         ),
         Measure(
             "Memory of this process",

@@ -125,7 +125,10 @@ class QueryEmbedder:
     """The model of this process, and a cache of query vectors. Thread-safe."""
 
     def __init__(
-        self, load: Callable[[str], Embedder] | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        load: Callable[[str], Embedder] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        embedder: Embedder | None = None,
     ) -> None:
         self._load = load or (lambda source: load_embedder(source, threads=_THREADS))
         self._clock = clock
@@ -135,7 +138,7 @@ class QueryEmbedder:
         self._serving: ServingModel | None = None
         self._looked = -_LOOK_SECONDS
         self._has_vectors: set[int] = set()
-        self._embedder: Embedder | None = None
+        self._embedder = embedder
         self._answered_for: ServingModel | None = None
         self._replaced_at = 0.0
         self._loading: str | None = None
@@ -267,8 +270,7 @@ def use(queries: QueryEmbedder) -> None:
 def use_embedder(embedder: Embedder) -> None:
     """Use this model from now on, without loading. For benchmarks and tests."""
     global _queries
-    _queries = QueryEmbedder()
-    _queries._embedder = embedder
+    _queries = QueryEmbedder(embedder=embedder)
 
 
 def forget() -> None:

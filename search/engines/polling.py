@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from django.db import connection
 
-from web.middleware import is_disk_full, is_outage
+from web.outages import is_disk_full, is_outage
 
 logger = logging.getLogger(__name__)
 

@@ -310,7 +310,13 @@ def test_page_that_arrives_in_parts_is_painted_once_it_is_whole(open_page):
 def test_admin_keeps_to_the_policy_of_the_pages(open_page, site):
     """No inline script and no style attribute: a browser would complain, which fails the test."""
     page = open_page("/admin/")
-    for path in ("memories/memory/", "memories/memory/add/", "memories/project/", "categories/category/", "auth/user/"):
+    for path in (
+        "memories/memory/",
+        "access/membership/add/",
+        "memories/project/",
+        "categories/category/",
+        "auth/user/",
+    ):
         assert page.goto(f"{site.url}/admin/{path}").ok, path
     first = Memory.objects.order_by("pk").first().pk
     for path in (f"{first}/change/", f"{first}/history/"):

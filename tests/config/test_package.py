@@ -30,7 +30,7 @@ def run(*arguments, folder, **environment):
 
 
 def test_whole_site_is_in_the_wheel_and_nothing_of_it_at_its_top():
-    site = {*TOOL["importlinter"]["root_packages"], "bench", "static", "templates"}
+    site = {*TOOL["importlinter"]["root_packages"], "static", "templates"}
     assert set(WHEEL["only-include"]) == site | {"mnemoscope"}
     assert WHEEL["sources"] == {name: f"mnemoscope/site/{name}" for name in site}
     assert set(WHEEL["force-include"].values()) == {

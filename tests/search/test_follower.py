@@ -13,7 +13,6 @@ from memories.models import Memory
 from search.engines import crash_points, engine_named, segment_store
 from search.engines.array_files import arrays_verify
 from search.engines.index import check, follower, outbox, store, transactions
-from search.engines.index.bitmaps import bitmap_of
 from search.engines.index.check import compare
 from search.engines.index.engine import IndexEngine
 from search.engines.index.segments import Dictionary, IndexRow, Segment, SegmentBuilder, merge_segments
@@ -260,13 +259,6 @@ def test_readers_keep_their_view_until_there_is_a_whole_new_one(db, tantivy, tmp
     Memory.objects.filter(external_id="t1").update(memory_type="changed")
     follower.catch_up()
     assert engine_named("tantivy").revision != first.revision
-
-
-@pytest.mark.parametrize("share", [0.0, 0.0001, 0.05, 0.3, 1.0])
-@pytest.mark.parametrize("size", [1, 70_000, 131_072, 300_001])
-def test_a_mask_is_a_bitmap_of_the_same_places(size, share):
-    mask = np.random.default_rng(size).random(size) < share
-    assert list(bitmap_of(mask)) == np.flatnonzero(mask).tolist()
 
 
 @pytest.mark.parametrize("kind", ["term", "pos", "idx", "fast", "fieldnorm"])

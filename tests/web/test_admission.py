@@ -212,7 +212,7 @@ def no_connection(*arguments, **options):
     ],
 )
 def test_request_without_a_connection_is_told_why(answers, code, heading, client, monkeypatch):
-    monkeypatch.setattr("web.middleware.database_answers", lambda: answers)
+    monkeypatch.setattr("web.outages.database_answers", lambda: answers)
     monkeypatch.setattr("tests.web.test_admission.door", no_connection)
     reply, page = client.get("/api/door"), client.get("/door/")
     assert (reply.status_code, reply.json()["error"]) == (503, code)

@@ -10,7 +10,7 @@ from django.core.exceptions import DisallowedHost, RequestAborted
 from django.db import DatabaseError, OperationalError, connection, transaction
 
 from config.management.commands import up
-from web import exchange, middleware
+from web import exchange, outages
 from web.errors import UnauthorizedError
 from web.logs import JsonLine, TextLine
 
@@ -114,10 +114,10 @@ def test_text_cannot_pretend_to_be_a_line_of_its_own():
 
 
 def test_an_outage_is_a_line_every_ten_seconds(monkeypatch, caplog):
-    monkeypatch.setattr(middleware.time, "monotonic", iter([100.0, 100.0, 105.0, 109.0, 110.5, 110.5]).__next__)
-    log = middleware._OutageLog()
+    monkeypatch.setattr(outages.time, "monotonic", iter([100.0, 100.0, 105.0, 109.0, 110.5, 110.5]).__next__)
+    log = outages._OutageLog()
     for _ in range(4):
-        log.log(middleware.DatabaseUnavailableError(), OperationalError("connection refused\nIs the server running?"))
+        log.log(outages.DatabaseUnavailableError(), OperationalError("connection refused\nIs the server running?"))
     assert [made.getMessage() for made in caplog.records] == [
         "database_unavailable: connection refused",
         "database_unavailable (2 more requests since the last line): connection refused",

@@ -17,7 +17,8 @@ from django.urls import include, path
 from access.sessions import SessionStore
 from tests.web.applications import ask
 from web.handler import SiteHandler
-from web.middleware import CONTENT_SECURITY_POLICY, StaticFiles, is_outage, refusal_of_outage, refusal_response
+from web.middleware import CONTENT_SECURITY_POLICY, StaticFiles, refusal_response
+from web.outages import is_outage, refusal_of_outage
 
 pytestmark = pytest.mark.urls(__name__)
 
@@ -78,6 +79,7 @@ urlpatterns = [
     path("private/", private),
     path("asks/", template_that_asks),
     path("api/outage", outage),
+    path("", page, name="home"),
     path("", include("access.urls")),
 ]
 

@@ -8,7 +8,6 @@ import time
 import pytest
 
 from web import processes
-from web.exchange import take_tally
 from web.processes import SupervisedProcess, cause_of
 
 LIVES = "import time, sys\nopen('starts', 'a').write(f'{time.monotonic()}\\n')\n"
@@ -19,7 +18,6 @@ def child(settings, tmp_path, monkeypatch):
     """Make a child that runs a script, and wait until it has started a number of times."""
     settings.BASE_DIR = tmp_path
     monkeypatch.chdir(tmp_path)
-    take_tally()
     made = []
 
     def make(script):
@@ -60,7 +58,7 @@ def test_child_that_was_killed_is_back_at_once_and_its_end_is_logged_and_counted
     assert "`worker` ended" in caplog.text
     assert "by SIGKILL" in caplog.text
     assert "Nothing is embedded until it is back" in caplog.text
-    assert (counted, take_tally().restarts) == (["worker"], 1)
+    assert counted == ["worker"]
 
 
 def test_pauses_grow_for_a_child_that_keeps_failing(child, monkeypatch):
@@ -72,13 +70,15 @@ def test_pauses_grow_for_a_child_that_keeps_failing(child, monkeypatch):
     assert fourth - third >= 0.6
 
 
-def test_end_that_was_asked_for_is_not_counted(child, caplog):
+def test_end_that_was_asked_for_is_not_counted(child, monkeypatch, caplog):
+    counted = []
+    monkeypatch.setattr(processes, "ended", [counted.append])
     one = child("time.sleep(60)")
     child.starts(1)
     one.ask_to_stop()
     one.wait()
     one._thread.join(5)
-    assert (caplog.text, take_tally().restarts) == ("", 0)
+    assert (caplog.text, counted) == ("", [])
 
 
 @pytest.mark.parametrize(

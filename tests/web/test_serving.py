@@ -1,4 +1,4 @@
-"""The listening socket that several web processes share, and the address that commands find the server by."""
+"""The listening socket, and the address that commands find the server by."""
 
 import asyncio
 import socket
@@ -8,32 +8,8 @@ import pytest
 from web import serving
 
 
-def test_process_with_connections_leaves_a_new_one_to_others_for_a_moment(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr("web.serving.time.monotonic", lambda: now[0])
-    with serving.shared(serving.listen("127.0.0.1", 0)) as listener:
-        address = listener.getsockname()
-        listener.connections = lambda: 0
-        with socket.create_connection(address):
-            listener.accept()[0].close()
-        listener.connections = lambda: 4
-        with socket.create_connection(address):
-            for _ in range(2):
-                with pytest.raises(BlockingIOError):
-                    listener.accept()
-            now[0] += 0.001
-            listener.accept()[0].close()
-        # The next connection waits again.
-        with socket.create_connection(address), pytest.raises(BlockingIOError):
-            listener.accept()
-
-
-@pytest.mark.parametrize("is_shared", [False, True])
-def test_answer_in_two_packets_does_not_wait_for_the_client_to_acknowledge_the_first(is_shared):
+def test_answer_in_two_packets_does_not_wait_for_the_client_to_acknowledge_the_first():
     listener = serving.listen("127.0.0.1", 0)
-    if is_shared:
-        listener = serving.shared(listener)
-        listener.connections = lambda: 0
 
     async def delays_packets() -> int:
         found: asyncio.Future[int] = asyncio.get_running_loop().create_future()

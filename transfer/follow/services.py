@@ -75,7 +75,8 @@ def source_stop(source: FollowedSource) -> None:
     # A reading that is under way finds that the source is gone, and writes nothing.
     source.conflicts.all().delete()
     ImportBatch.objects.filter(followed=source).update(followed=None)
-    FollowedSource.objects.filter(pk=source.pk)._raw_delete(connection.alias)
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM memories_followedsource WHERE id = %s", [source.pk])
     seen_forget(source.pk)
 
 

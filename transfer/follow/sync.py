@@ -382,7 +382,8 @@ def _readings_forget(source: FollowedSource) -> None:
     changing = changing.filter(Q(report__gone__isnull=True) | Q(report__gone__lte=_FEW))
     old = list(changing.order_by("-id").values_list("pk", flat=True)[MAX_READINGS : MAX_READINGS + _FORGOTTEN])
     # The events of the history keep the number of their batch, by which they are no edits.
-    ImportBatch.objects.filter(pk__in=old)._raw_delete(connection.alias)
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM memories_importbatch WHERE id = ANY(%s)", [old])
 
 
 def record_as_stored(found: SourceRecord) -> dict[str, Any]:

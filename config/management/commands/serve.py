@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from config.management.commands.up import leave_database, warm_up
-from web.serving import serve, shared, stop_signals
+from web.serving import serve, stop_signals
 
 
 class Command(BaseCommand):
@@ -23,7 +23,7 @@ class Command(BaseCommand):
     def handle(self, *, listener: int, with_parent: int, verbosity: int, **options: Any) -> None:
         with stop_signals():
             try:
-                serve([shared(socket.socket(fileno=listener))], warm_up, access_log=verbosity >= 2, parent=with_parent)
+                serve([socket.socket(fileno=listener)], warm_up, access_log=verbosity >= 2, parent=with_parent)
             except KeyboardInterrupt:
                 pass
             finally:

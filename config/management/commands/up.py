@@ -42,7 +42,7 @@ from transfer.follow.process import follower_started
 from transfer.jobs import SAMPLE
 from web.command_line import documentation, local_command
 from web.processes import SupervisedProcess, limit_heaps, supervise
-from web.serving import CannotListenError, address_file, is_loopback, listen, serve, shared, site_address, stop_signals
+from web.serving import CannotListenError, address_file, is_loopback, listen, serve, site_address, stop_signals
 from web.version import VERSION
 
 logger = logging.getLogger("mnemoscope.up")
@@ -125,8 +125,6 @@ class Command(BaseCommand):
             listener = listen(host, port)
         except CannotListenError as error:
             raise CommandError(str(error)) from None
-        if workers > 1:
-            listener = shared(listener)
         with listener, self.worker_listener() as extra:
             self.check(databases=[DEFAULT_DB_ALIAS])
             with one_at_a_time():

@@ -1,5 +1,6 @@
 """Roaring bitmaps for counting large sets: the values of a column of a segment, each counted only on demand."""
 
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,57 +14,10 @@ _STRETCH = 1 << 17
 # Values with at least the first number of rows have bitmaps, in a segment of up to the second number. In a larger one
 # they need the same share of it: a bitmap takes 60 bytes for each 65,536 rows of the segment among which it has any.
 _SHARED, _SHARED_OF = 150, 1_000_000
-# Up to one row in sixteen, a roaring bitmap lists rows, and an intersection takes a step for each row of the smaller
-# one. From one in fifty on, counting with the complement, a bit per row, is faster.
-_LISTED, _LONG_LIST = 16, 50
 # Sample rows of a value, tested before all its rows: most values have a row in the set, often among the first.
 _WITNESSES, _FIRST_WITNESSES = 64, 16
 # Values with fewer rows are tested row by row.
 _FEWEST = 16
-
-
-class RowSet:
-    """Some rows of a segment, as a bitmap of them or of the complement."""
-
-    __slots__ = ("_bitmap", "_others", "_size", "count")
-
-    def __init__(self, rows: Array, size: int) -> None:
-        self.count = len(rows)
-        self._size = size
-        self._others = size < self.count * _LONG_LIST and self.count * _LISTED <= size
-        if self._others:
-            mask = np.ones(size, np.bool_)
-            mask[rows] = False
-            self._bitmap = bitmap_of(mask)
-        else:
-            # A copy, because BitMap does not accept read-only arrays.
-            self._bitmap = BitMap(rows.copy())
-        self._bitmap.shrink_to_fit()
-
-    @staticmethod
-    def from_mask(mask: Mask) -> "RowSet":
-        found = RowSet.__new__(RowSet)
-        found.count = int(np.count_nonzero(mask))
-        found._size = len(mask)
-        found._others = found.count * _LISTED <= len(mask)
-        found._bitmap = bitmap_of(~mask if found._others else mask)
-        return found
-
-    def to_array(self) -> Array:
-        """The rows in ascending order."""
-        rows: Array = np.frombuffer(self._bitmap.to_array(), np.uint32) if self._bitmap else np.empty(0, np.uint32)
-        if not self._others:
-            return rows
-        mask = np.ones(self._size, np.bool_)
-        mask[rows] = False
-        return np.flatnonzero(mask)
-
-    def intersection_size(self, other: "RowSet") -> int:
-        """The size of the intersection."""
-        both = self._bitmap.intersection_cardinality(other._bitmap)
-        if self._others:
-            return self.count + other.count - self._size + both if other._others else other.count - both
-        return self.count - both if other._others else both
 
 
 class Bitmaps:
@@ -76,7 +30,7 @@ class Bitmaps:
         self.sizes: Array = lengths[shared]
         low, high = starts[:-1][shared].tolist(), starts[1:][shared].tolist()
         self.by_code = {
-            code: RowSet(rows[begin:end], size) for code, begin, end in zip(self.codes.tolist(), low, high, strict=True)
+            code: bitmap_of(rows[begin:end]) for code, begin, end in zip(self.codes.tolist(), low, high, strict=True)
         }
         self._witnesses: Array = _witnesses(starts[:-1][shared], self.sizes, rows)
         self.rare = Rare(keys[~shared].astype(np.int64), lengths[~shared], rows[np.repeat(~shared, lengths)])
@@ -181,27 +135,9 @@ def by_value(codes: Array) -> tuple[Array, Array, Array]:
     return keys, starts, np.argsort(codes, kind="stable").astype(np.uint32)
 
 
-def bitmap_of(mask: Mask) -> BitMap:
-    """Serialize a mask as a roaring bitmap, which takes a hundredth of the time of adding numbers.
-
-    See https://github.com/RoaringBitmap/RoaringFormatSpec: a header, then for each 65,536 rows either a bit per row or,
-    up to 4,096 of them, their numbers.
-    """
-    blocks = range(0, len(mask), 1 << 16)
-    heads, bodies = [], []
-    for key, begin in enumerate(blocks):
-        block = mask[begin : begin + (1 << 16)]
-        if hits := int(np.count_nonzero(block)):
-            heads.append((key, hits))
-            if hits > 4_096:
-                bodies.append(np.packbits(block, bitorder="little").tobytes().ljust(8_192, b"\0"))
-            else:
-                bodies.append(np.flatnonzero(block).astype("<u2").tobytes())
-    start = 8 + 8 * len(heads)
-    offsets = np.cumsum([start, *map(len, bodies)])[:-1].astype("<u4")
-    pairs = np.array([(key, hits - 1) for key, hits in heads], "<u2").tobytes()
-    head = (12_346).to_bytes(4, "little") + len(heads).to_bytes(4, "little")
-    return BitMap.deserialize(b"".join([head, pairs, offsets.tobytes(), *bodies]))
+def bitmap_of(rows: Array) -> BitMap:
+    """The rows as a roaring bitmap. From an array of C it takes a fortieth of the time that numpy's takes."""
+    return BitMap(array("I", rows.astype(np.uint32).tobytes()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,11 +145,11 @@ class BitmapSegment:
     """The rows of a large segment to count, and the bitmaps of a column. `rows_of` returns the rows of any code."""
 
     mask: Mask
-    chosen: RowSet
+    chosen: BitMap
     bitmaps: Bitmaps
     rows_of: Callable[[int], Array]
 
     def count(self, code: int) -> int:
         if (rows := self.bitmaps.by_code.get(code)) is not None:
-            return self.chosen.intersection_size(rows)
+            return int(self.chosen.intersection_cardinality(rows))
         return int(np.count_nonzero(self.mask.take(self.rows_of(code))))

@@ -8,6 +8,7 @@ from itertools import chain, repeat
 from typing import Protocol
 
 import numpy as np
+from pyroaring import BitMap
 
 from search.engines.array_files import Array, Mask
 from search.engines.base import (
@@ -21,7 +22,7 @@ from search.engines.base import (
     ValueCount,
 )
 from search.engines.index import days
-from search.engines.index.bitmaps import BitmapSegment, RowSet
+from search.engines.index.bitmaps import BitmapSegment, bitmap_of
 from search.engines.index.match import MatchMasks
 from search.engines.index.segments import MULTIPLE, QUARTER, SCALARS, Segment
 from search.engines.index.store import View, by_segment, codes_of, column_of, values_at
@@ -77,7 +78,7 @@ class FacetCounter:
         self._view = view
         self._matches = matches
         # Keyed by the ids of masks, which `matches` stores, and the first docs of segments.
-        self._chosen: dict[tuple[int, int], RowSet] = {}
+        self._chosen: dict[tuple[int, int], BitMap] = {}
         self._quarters: dict[int, Array] = {}
         self._no_values: dict[tuple[int, str], int] = {}
 
@@ -244,17 +245,17 @@ class FacetCounter:
         for segment in self._view.segments:
             within = mask[segment.span]
             chosen = self._row_set(mask, segment) if segment.size >= _LARGE_SEGMENT else None
-            many = chosen is not None and chosen.count >= _LARGE_SHARE * segment.size
+            many = chosen is not None and len(chosen) >= _LARGE_SHARE * segment.size
             if chosen and many and (bitmaps := segment.bitmaps(column)) is not None:
                 shared.append(BitmapSegment(within, chosen, bitmaps, partial(segment.rows_of, column)))
             else:
                 rest += segment.count(column, within, np.flatnonzero(within), length)
         return _BitmapCounts(shared, rest) if shared else _ArrayCounts(rest)
 
-    def _row_set(self, mask: Mask, segment: Segment) -> RowSet:
+    def _row_set(self, mask: Mask, segment: Segment) -> BitMap:
         key = (id(mask), segment.first)
         if (known := self._chosen.get(key)) is None:
-            known = self._chosen[key] = RowSet.from_mask(mask[segment.span])
+            known = self._chosen[key] = bitmap_of(np.flatnonzero(mask[segment.span]))
         return known
 
     def _count(self, column: str, mask: Mask) -> Array:

@@ -127,8 +127,6 @@ class Segment:
         """The rows with a code, in ascending order."""
         if column in SCALARS:
             return np.flatnonzero(self.arrays[column] == code)
-        if (known := (self._bitmaps or {}).get(column)) and (rows := known.by_code.get(code)):
-            return rows.to_array()
         keys, starts = self.arrays[f"{column}.keys"], self.arrays[f"{column}.starts"]
         at = int(np.searchsorted(keys, code))
         if at == len(keys) or keys[at] != code:
