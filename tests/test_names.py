@@ -42,7 +42,11 @@ def faults():
             classes[node.name] += node.name not in GIVEN_MEANING
         elif is_participle(node.name):
             participles.add(node.name)
-    yield from (f"defined more than {MOST_OF_A_PRIVATE_NAME} times: {name}" for name, n in private.items() if n > MOST_OF_A_PRIVATE_NAME)
+    yield from (
+        f"defined more than {MOST_OF_A_PRIVATE_NAME} times: {name}"
+        for name, n in private.items()
+        if n > MOST_OF_A_PRIVATE_NAME
+    )
     yield from (f"a class of two meanings: {name}" for name, n in classes.items() if n > 1)
     yield from (f"a participle alone: {name}" for name in participles)
 

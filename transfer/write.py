@@ -75,7 +75,7 @@ def records_write(
 ) -> ImportCounts:
     """Import all records of a source. Call it in a transaction, and bump the corpus afterwards."""
     run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), observer)
-    with _tuned(), ExitStack() as stack:
+    with _tune_import(), ExitStack() as stack:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
         vocabulary_lock_shared(seconds=math.inf)
@@ -101,7 +101,7 @@ def records_write(
 
 
 @contextmanager
-def _tuned() -> Iterator[None]:
+def _tune_import() -> Iterator[None]:
     """Tune the transaction for many rows, and the interpreter for many records and threads that wait for it."""
     thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
     # Collections scan all objects after this many new ones: there are many records, and none has cycles.

@@ -13,7 +13,6 @@ from django.utils import timezone
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
-from transfer import analysers
 from memories.models import Corpus, ImportBatch, Memory, MemoryLink, Project
 from memories.records import MemoryChanges
 from memories.services import memory_delete, memory_update
@@ -29,7 +28,7 @@ from tests.memories.imports import (
     memories,
     run,
 )
-from transfer import blocks, write
+from transfer import analysers, blocks, write
 from transfer import run as batches
 from transfer.formats.base import Reading, SourceRecord
 from transfer.formats.registry import importer_for

@@ -70,7 +70,7 @@ class FollowedMeanwhileError(ImportFailedError):
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Who writes what is read of a source, and who hears of it."""
+    """How a source is read: the viewer that writes, and functions that are called meanwhile."""
 
     viewer: Viewer
     progress: ProgressCall = lambda tally, fraction: None
