@@ -14,7 +14,8 @@ from django.db.models import F
 from django.utils import timezone
 
 from access.viewer import Viewer, may_write_everything
-from transfer.formats.base import Importer, ImportFailedError, NotReadableError, Options, Reading, Records
+from transfer.formats.base import ImportFailedError, NotReadableError, Options, Reading, Records
+from transfer.formats.importer import Importer
 from transfer.jobs import (
     AT_WORK,
     CANCELLED,

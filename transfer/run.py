@@ -18,7 +18,8 @@ from memories.models import ImportBatch
 from memories.records import MAX_PROJECT, slug_name
 from memories.storage import corpus_bump, outbox_stamp
 from text.formatting import plural
-from transfer.formats.base import Importer, ImportFailedError, Options, Reading, RefusedRecord
+from transfer.formats.base import ImportFailedError, Options, Reading, RefusedRecord
+from transfer.formats.importer import Importer
 from transfer.state import ImportCounts, ImportObserver, WriteOptions
 from transfer.write import records_write
 

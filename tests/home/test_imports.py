@@ -22,7 +22,8 @@ from tests.home.conftest import make_previews_when_asked
 from tests.html import html_of
 from transfer import jobs, previews, uploads
 from transfer import process as import_process
-from transfer.formats.base import Importer, ImportFailedError, Options, Reading, SourceRecord
+from transfer.formats.base import ImportFailedError, Options, Reading, SourceRecord
+from transfer.formats.importer import Importer
 from transfer.jobs import FullRightsError, ImportForbiddenError, JobStateError
 from transfer.models import ImportJob
 from transfer.process import jobs_run

@@ -33,16 +33,8 @@ from transfer.follow.seen import (
     seen_write,
     stamp_of,
 )
-from transfer.formats.base import (
-    Following,
-    Importer,
-    ImportFailedError,
-    Options,
-    Reading,
-    Records,
-    RefusedRecord,
-    SourceRecord,
-)
+from transfer.formats.base import ImportFailedError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.importer import Following, Importer
 from transfer.formats.registry import importer_named
 from transfer.formats.sources import Source
 from transfer.match import edited_since_import

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transfer.formats.base import Importer, NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
 from transfer.formats.drafts import Draft, listed, plain_text
-from transfer.formats.jsonl import records_of_lines
+from transfer.formats.importer import Importer
+from transfer.formats.jsonl import rows_of_documents
 from transfer.formats.sources import Document, Source, document_reading
 
 SOURCE = "mcp-memory"
@@ -64,18 +65,15 @@ def _lines_reading(documents: list[Document], options: Options) -> Reading:
     def records() -> Records:
         types: dict[str, str] = {}
         relations: list[tuple[str, Row]] = []
-        for document in documents:
-            with document.opened() as lines:
-                for line in records_of_lines(lines, options):
-                    location = document.place(line.location)
-                    if isinstance(line, RefusedRecord):
-                        yield RefusedRecord(location, line.reason)
-                    elif line.data.get("type") == "entity":
-                        yield from _entity_records(location, line.data, types)
-                    elif line.data.get("type") == "relation":
-                        relations.append((location, line.data))
-                    else:
-                        yield RefusedRecord(location, "is neither an entity nor a relation: its type is unknown")
+        for location, row in rows_of_documents(documents, options):
+            if isinstance(row, RefusedRecord):
+                yield row
+            elif row.get("type") == "entity":
+                yield from _entity_records(location, row, types)
+            elif row.get("type") == "relation":
+                relations.append((location, row))
+            else:
+                yield RefusedRecord(location, "is neither an entity nor a relation: its type is unknown")
         # Relations name entities without their types, and may come before them.
         for location, data in relations:
             yield _relation_record(location, data, types)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transfer.formats.base import Following, Importer, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, RefusedRecord, SourceRecord
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
+from transfer.formats.importer import Following, Importer
 from transfer.formats.sources import Document, Source, document_reading
 from transfer.formats.sqlite import database_reading, stamp
 

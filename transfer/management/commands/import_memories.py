@@ -24,8 +24,9 @@ from transfer.discover import discoveries
 from transfer.follow.queries import sources_read
 from transfer.follow.services import source_new, source_stop
 from transfer.follow.sync import Choices, source_sync
-from transfer.formats.base import Importer, ImportFailedError, Options, RefusedRecord
+from transfer.formats.base import ImportFailedError, Options, RefusedRecord
 from transfer.formats.csv_table import columns_check
+from transfer.formats.importer import Importer
 from transfer.formats.registry import IMPORTERS, importer_for, importer_named
 from transfer.run import ImportChoices, Outcome, import_path
 from transfer.state import ImportCounts
