@@ -62,7 +62,8 @@ from memories.history import EventNotFoundError, History, memory_history
 from memories.models import Project
 from memories.queries import MemoryDetail, memory_details, memory_version, timeline_around
 from memories.recalls import opened, recalls_of
-from memories.services import MemoryNotFoundError, memory_version_restore
+from memories.refusals import MemoryNotFoundError
+from memories.services import memory_version_restore
 from search.calendar_days import calendar_days
 from search.facets import FACET, FACETS
 from search.matrix import matrix
