@@ -177,6 +177,12 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         "complaints": (),
         "is_being_read": False,
         "preview": None,
+        "rows": (),
+        "columns": (),
+        "projects": (),
+        "may_make_project": False,
+        "closed_projects": (),
+        "import_label": "",
         "verdict": "",
     }
     if wants_fragment(request):

@@ -6,12 +6,15 @@ import weakref
 from urllib.parse import unquote_plus
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
+from django.core.exceptions import PermissionDenied
 from django.core.management import call_command
 from django.test import Client
+from django.views.defaults import permission_denied
 from django_htmx.middleware import HtmxDetails
 
 from access.models import Membership
+from config.urls import bad_request, server_error
 from explorer.http import page_response
 from memories.models import Memory, Project
 from tests.html import html_of
@@ -249,15 +252,15 @@ def test_statements_do_not_grow_with_what_is_shown(reader, django_assert_max_num
 # --- error pages ----------------------------------------------------------------------------------------------------
 
 
-def test_error_pages_say_what_to_do(reader, django_assert_num_queries, settings):
+def test_error_pages_say_what_to_do(reader, rf, django_assert_num_queries, settings):
     settings.DEBUG = False
     assert "Page not found" in html_of(reader.get("/nowhere/"))
-    from django.template.loader import render_to_string
-
     with django_assert_num_queries(0):
-        assert "Something went wrong" in render_to_string("500.html", {"request_id": ""})
-    for name, values in (("400.html", {"length": 0}), ("403.html", {"exception": ""})):
-        assert "every memory, by words and by filters" in render_to_string(name, values)
+        assert "Something went wrong" in server_error(rf.get("/")).text
+    request = rf.get("/")
+    request.user, request.htmx = AnonymousUser(), HtmxDetails(request)
+    for page in (bad_request(request, ValueError()), permission_denied(request, PermissionDenied())):
+        assert "every memory, by words and by filters" in page.text
 
 
 def test_page_leaves_nothing_of_itself_to_the_garbage_collector(rf, admin_user):

@@ -14,7 +14,8 @@ from curation.suggestions.proposals import Kind
 from curation.suggestions.services import policy_set, suggestion_accept, suggestion_reject, suggestion_undo
 from memories.models import Memory
 from memories.records import MemoryChanges
-from memories.services import ChangeRefusedError, NotAllowedError, memory_classify, memory_delete, memory_update
+from memories.refusals import ChangeRefusedError, NotAllowedError
+from memories.services import memory_classify, memory_delete, memory_update
 from memories.snapshot import Ref
 from tests.curation.suggestions.conftest import EVERYTHING, embedded, member_of, pk_of, remember
 
