@@ -23,15 +23,7 @@ from explorer.graph.path_page import PathEndError
 from explorer.graph.queries import NameUnknownError
 from memories.history import EventNotFoundError
 from memories.records import MemoryRecord
-from memories.services import (
-    AlreadyExistsError,
-    ChangeRefusedError,
-    MemoryNotFoundError,
-    NotAllowedError,
-    NoVersionError,
-    SuccessorError,
-    VersionConflictError,
-)
+from memories.refusals import AlreadyExistsError, ChangeRefusedError, MemoryNotFoundError, NotAllowedError, NoVersionError, SuccessorError, VersionConflictError
 from search.facets import FACET, FACETS
 from search.query import ALIASES, SearchQuery
 from search.result import HitDetail

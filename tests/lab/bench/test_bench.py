@@ -13,6 +13,8 @@ from lab.bench.metrics import METRICS
 from lab.bench.peers import PEERS
 from lab.bench.query_log import KINDS
 
+pytestmark = pytest.mark.release
+
 
 def databases():
     with connection._nodb_cursor() as cursor:
