@@ -7,8 +7,8 @@ import pytest
 from django.core.management import call_command
 
 from access.viewer import command_viewer
-from agent_tools.catalogue import TOOL
 from agent_tools.calls import call
+from agent_tools.catalogue import TOOL
 from config.management.commands.up import SAMPLE
 from memories.embedding import query
 from memories.models import Memory
