@@ -9,9 +9,7 @@ from pydantic import BaseModel, ValidationError
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
 from agent_tools.outputs import Shape
-from agent_tools.rendering import (
-    OutputOptions,
-)
+from agent_tools.rendering import OutputOptions
 from agent_tools.result_ids import items_of as items_of
 from agent_tools.result_ids import replace_ids_of_results
 from explorer.categories.visible_tree import CategoryNotFoundError

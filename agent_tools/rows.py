@@ -6,13 +6,7 @@ from typing import Any
 
 from access.viewer import Viewer
 from agent_tools.calls import DATES
-from agent_tools.rendering import (
-    CellValue,
-    OneLine,
-    date_cell,
-    encode,
-    unified_row,
-)
+from agent_tools.rendering import CellValue, OneLine, date_cell, encode, unified_row
 from agent_tools.workflow import WORKFLOW as WORKFLOW
 from explorer.explore.timeline_api import index_row
 from memories.history import HistoryEvent, memory_history

@@ -15,11 +15,7 @@ from agent_tools.calls import (
     split_facets,
     split_output_options,
 )
-from agent_tools.rendering import (
-    render_rows,
-    unified_head,
-    unified_row,
-)
+from agent_tools.rendering import render_rows, unified_head, unified_row
 from agent_tools.rows import (
     call_text,
     changes_text,
@@ -39,12 +35,7 @@ from memories.history import rivals_of, superseded_by
 from memories.models import Memory, Project
 from memories.recalls import recalled
 from memories.records import SUPERSEDES_REL, MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
-from memories.services import (
-    memory_create,
-    memory_link,
-    memory_update,
-    memory_upsert,
-)
+from memories.services import memory_create, memory_link, memory_update, memory_upsert
 from search.facets import FACET
 from search.near_duplicates import near_duplicates
 from search.result import HitDetail
