@@ -177,6 +177,11 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         "complaints": (),
         "is_being_read": False,
         "preview": None,
+        "rows": (),
+        "projects": (),
+        "closed_projects": (),
+        "may_make_project": False,
+        "import_label": "",
         "verdict": "",
     }
     if wants_fragment(request):

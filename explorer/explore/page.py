@@ -328,7 +328,7 @@ class ExplorerContext:
 
     @cached_property
     def empty(self) -> EmptyState | None:
-        """What stands in the place of results where there are none."""
+        """The sentence in the place of results where there are none, with ways to some."""
         if self.answer.total:
             return None
         query, result = self.query, self.result

@@ -450,15 +450,16 @@ def test_bad_listing_is_named(reader):
 # --- error pages ----------------------------------------------------------------------------------------------------
 
 
-def test_error_pages_say_what_to_do(reader, django_assert_num_queries, settings):
+def test_error_pages_say_what_to_do(reader, rf, django_assert_num_queries, settings):
     settings.DEBUG = False
     assert "Page not found" in html_of(reader.get("/nowhere/"))
     from django.template.loader import render_to_string
 
     with django_assert_num_queries(0):
         assert "Something went wrong" in render_to_string("500.html", {"request_id": ""})
+    request = rf.get("/")
     for name, values in (("400.html", {"length": 0}), ("403.html", {"exception": ""})):
-        assert "every memory, by words and by filters" in render_to_string(name, values)
+        assert "every memory, by words and by filters" in render_to_string(name, values, request)
 
 
 def test_page_leaves_nothing_of_itself_to_the_garbage_collector(rf, admin_user):
