@@ -178,9 +178,10 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         "is_being_read": False,
         "preview": None,
         "rows": (),
+        "columns": (),
         "projects": (),
-        "closed_projects": (),
         "may_make_project": False,
+        "closed_projects": (),
         "import_label": "",
         "verdict": "",
     }

@@ -1,4 +1,5 @@
-"""The environment of the pages' templates, in Jinja2: a misspelt name is an error, lines of tags leave no space."""
+"""The environment of the pages' templates, in Jinja2: lines of tags leave no space. In tests a misspelt name is
+an error; for readers it is empty."""
 
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
@@ -11,12 +12,12 @@ from django.template.loader import get_template
 from django.templatetags.static import static
 from django.urls import reverse
 from django_htmx.jinja import htmx_script
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment
 
 
 def environment(**options: Any) -> Environment:
     """Django's backend gives it the options."""
-    options |= {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    options |= {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     made = Environment(autoescape=options.pop("autoescape", True), **options)
     made.globals |= {"url": url, "static": static, "htmx_script": htmx_script, "is_fragment": False}
     made.filters |= {name: getattr(defaultfilters, name) for name in ("capfirst", "date", "pluralize", "slugify")}

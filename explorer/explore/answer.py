@@ -1,4 +1,4 @@
-"""Requests for the page of results, and their answers: memories alone, or memories with terms and facts."""
+"""The request of the page of results and its answer: memories alone, or memories with terms and facts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ class ExploreRequest:
 
     @property
     def detail(self) -> HitDetail:
-        """The part of each hit that the page shows."""
+        """How much of each hit the page shows."""
         if self.query.view is View.MAP and not self.query.is_unified:
             return HitDetail.NONE
         return HitDetail.FULL if any(part.startswith("why-") for part in self.opened) else HitDetail.CARD

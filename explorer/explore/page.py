@@ -328,7 +328,7 @@ class ExplorerContext:
 
     @cached_property
     def empty(self) -> EmptyState | None:
-        """The sentence in the place of results where there are none, with ways to some."""
+        """The message in the place of results where there are none."""
         if self.answer.total:
             return None
         query, result = self.query, self.result

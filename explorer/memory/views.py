@@ -25,7 +25,8 @@ from memories.history import EventNotFoundError
 from memories.models import Project
 from memories.queries import memory_details, timeline_around
 from memories.recalls import opened
-from memories.services import MemoryNotFoundError, memory_version_restore
+from memories.refusals import MemoryNotFoundError
+from memories.services import memory_version_restore
 from search.query import SearchQuery
 from search.similar import SimilarRequest, similar_memories
 from web.errors import Refusal

@@ -227,17 +227,6 @@ def test_recalls_wait_for_a_deletion_at_most_shortly_so_that_it_is_never_ended_f
     assert Recall.objects.get().total == 1
 
 
-def test_recalls_that_wait_are_bounded(monkeypatch):
-    monkeypatch.setattr(recalls, "_MOST_WAITING", 2)
-    memories = [create(f"Note {n}") for n in range(3)]
-    gathered = RecallLog()
-    for _ in range(2):
-        gathered.add(sorted(memory.pk for memory in memories)[:2], by_agent=True, at=NOON)
-        gathered.add([memories[2].pk], by_agent=True, at=NOON)
-    assert gathered.store() == 2
-    assert {row.total for row in Recall.objects.all()} == {2}
-
-
 def test_days_are_removed_after_a_quarter_of_a_year_and_the_sum_stays():
     memory = create()
     gathered = RecallLog()

@@ -18,8 +18,12 @@ from agent_tools.tools import ToolRefusedError, call
 from categories.models import Category, Concept, Entity, Relationship
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
-from memories.services import memory_create, memory_delete, memory_supersede
+from memories.services import memory_create, memory_delete
+from memories.supersession import memory_supersede
+from tests.search.conftest import EVERY_COUNT
 from web.cache import clear_caches
+
+pytestmark = EVERY_COUNT
 
 EVERYTHING = command_viewer()
 # Names of the other projects, some similar to those of the tea house.

@@ -29,8 +29,11 @@ from search.timeline import TimelineRequest, timeline
 from search.unified import legs
 from search.unified.service import unified
 from tests.html import html_of
+from tests.search.conftest import EVERY_COUNT
 from tests.unified_corpus import AtOnce
 from web.params import MAX_VALUES, QueryError
+
+pytestmark = EVERY_COUNT
 
 PARAMETERS = [field.alias or name for name, field in SearchQuery.model_fields.items() if not field.exclude]
 # Some of these are wrong for every parameter: not text, too long, no number, no date, no choice.

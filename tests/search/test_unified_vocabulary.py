@@ -23,8 +23,11 @@ from search.query import SearchQuery
 from search.unified.legs import LegState, ResultKind
 from search.unified.service import unified
 from tests.html import html_of
+from tests.search.conftest import BOTH_ENGINES
 from tests.unified_corpus import embed_all
 from web.cache import clear_caches
+
+pytestmark = BOTH_ENGINES
 
 
 def store(project, title, concept, category):

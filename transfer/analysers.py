@@ -11,8 +11,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 
-import django
-
 from memories.terms import MemoryText, memories_terms
 
 _WORTH_A_PROCESS = 500
@@ -25,7 +23,7 @@ class Analysers:
         self._workers = workers
         self._pool: ProcessPoolExecutor | None = None
 
-    def submit(self, ids: list[int], texts: list[MemoryText]) -> "Future[list[str]]":
+    def submit(self, texts: list[MemoryText]) -> "Future[list[str]]":
         if self._workers and (self._pool or len(texts) >= _WORTH_A_PROCESS):
             return self._started().submit(memories_terms, texts)
         done: Future[list[str]] = Future()
@@ -36,7 +34,7 @@ class Analysers:
         if self._pool is None:
             # Never fork: the database connection and the threads belong to this process.
             self._pool = ProcessPoolExecutor(
-                self._workers, multiprocessing.get_context("spawn"), initializer=exit_with_parent
+                self._workers, multiprocessing.get_context("spawn"), initializer=_exit_with_parent
             )
         return self._pool
 
@@ -45,7 +43,7 @@ class Analysers:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def exit_with_parent() -> None:
+def _exit_with_parent() -> None:
     """Ignore Ctrl-C, which the parent handles, and exit with the parent even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Analysis creates no reference cycles, and collections would scan the caches of words again and again.
@@ -54,12 +52,6 @@ def exit_with_parent() -> None:
     atexit.register(os._exit, 0)
     if parent := multiprocessing.parent_process():
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True).start()
-
-
-def begin_with_django() -> None:
-    """Initialize a process whose tasks need models."""
-    exit_with_parent()
-    django.setup()
 
 
 def _exit_after(sentinel: int) -> None:
