@@ -3,6 +3,7 @@
 import dataclasses
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from unittest.mock import Mock
 from urllib.parse import parse_qsl
 
 import pytest
@@ -176,9 +177,10 @@ def test_hour_bars_give_the_numbers_on_them(corpus, everyone):
                 assert run(result.query.between(bar.first, bar.last), everyone).total == bar.all
 
 
-def test_date_buckets_are_cumulative_and_their_edges_are_inside(corpus, everyone):
+def test_date_buckets_are_cumulative_and_their_edges_are_inside(corpus, everyone, monkeypatch):
     now = datetime.now(UTC)
-    ages = [0, 6, 8, 29, 31, 89, 91, 364, 366]
+    monkeypatch.setattr("search.run.datetime", Mock(now=lambda zone: now))
+    ages = [1, 7, 8, 30, 31, 90, 91, 365, 366]
     for memory, age in zip(Memory.objects.filter(project__slug="tea").order_by("id"), ages, strict=False):
         Memory.objects.filter(pk=memory.pk).update(created_at=now - timedelta(days=age), state="active")
     result = ask("project=tea&include_facets=1", everyone)
