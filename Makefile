@@ -6,7 +6,7 @@ BENCH_ARGS ?= --size 21000 --size 200000
 EVAL_ARGS ?=
 LOCK_ARGS ?=
 RUN = .venv/bin/python
-TEMPLATES = $(shell find templates -name '*.html')
+TEMPLATES = $(shell find templates/django -name '*.html')
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-all torture lint format bench eval lock sbom package

@@ -11,7 +11,7 @@ from explorer.links import memory_url
 from memories.queries import memory_details
 from memories.recalls import opened, recalled
 from memories.records import MemoryId
-from memories.services import MemoryNotFoundError
+from memories.refusals import MemoryNotFoundError
 from search.query import SearchQuery
 from search.result import HitDetail
 from search.run import run

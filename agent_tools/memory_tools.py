@@ -37,7 +37,8 @@ from memories.changes import changes as feed
 from memories.history import maker_of, memory_history
 from memories.queries import visible_to
 from memories.records import MemoryId
-from memories.services import MemoryNotFoundError, memory_restore, memory_version_restore
+from memories.refusals import MemoryNotFoundError
+from memories.services import memory_restore, memory_version_restore
 from search.query import SearchQuery
 from search.result import HitDetail
 from search.run import run

@@ -35,7 +35,7 @@ from memories.models import Memory, Project
 from memories.queries import MemoryDetail, memory_version
 from memories.recalls import recalled
 from memories.records import SUPERSEDES_REL, MemoryChanges, MemoryId, MemoryRecord, Slug100, StrictMemoryRecord
-from memories.services import (
+from memories.refusals import (
     AlreadyExistsError,
     ChangeRefusedError,
     MemoryNotFoundError,
@@ -43,11 +43,8 @@ from memories.services import (
     NoVersionError,
     SuccessorError,
     VersionConflictError,
-    memory_create,
-    memory_link,
-    memory_update,
-    memory_upsert,
 )
+from memories.services import memory_create, memory_link, memory_update, memory_upsert
 from search.facets import FACET, FACETS, Facet
 from search.near_duplicates import near_duplicates
 from search.query import ALIASES, FacetScope, SearchQuery, Sort

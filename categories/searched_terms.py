@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from django.db import connection
 
 from text.analysis import VERSION, index_terms, to_tsvector
-from text.bulk_terms import placed_terms
 
 # Rows per statement.
 _BLOCK = 2_000
@@ -142,8 +141,6 @@ def _refresh(searched: SearchableTable, condition: str, ids: Collection[int]) ->
 
 def _terms(fields: list[tuple[str, str]], languages: Sequence[str]) -> str:
     """The terms in all languages. Tokens have the same positions in each; only their stems differ."""
-    if len(languages) == 1:
-        return placed_terms(fields, languages[0]).vector
     merged: dict[str, dict[tuple[int, str], None]] = {}
     for language in languages:
         for term, places in index_terms(fields, language).items():

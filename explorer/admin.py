@@ -22,7 +22,7 @@ from memories.models import (
     SourceConflict,
 )
 from memories.projects import LANGUAGE_IS_KEPT, project_create, project_update
-from memories.services import AlreadyExistsError, ChangeRefusedError, NotAllowedError
+from memories.refusals import AlreadyExistsError, ChangeRefusedError, NotAllowedError
 from text.analysis import languages
 from web.admin import OwnersOnly, ShownOnlyAdmin
 

@@ -8,7 +8,7 @@ from access.audit import audit
 from access.viewer import Viewer
 from categories.services import vocabulary_lock_shared
 from memories.models import Project
-from memories.services import AlreadyExistsError, ChangeRefusedError, NotAllowedError
+from memories.refusals import AlreadyExistsError, ChangeRefusedError, NotAllowedError
 from memories.storage import corpus_bump
 from text.analysis import languages
 

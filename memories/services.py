@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -15,9 +15,19 @@ from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
 from memories.bulk_copy import LINK_TABLES, insert_block
 from memories.history import value_before, values_at
+from memories.locking import lock_writable, store_change
 from memories.models import Memory, Project, Session
-from memories.queries import memory_version, visible_to
+from memories.queries import visible_to
 from memories.records import MAX_LIST, SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord, derived_title
+from memories.refusals import (
+    ID_TAKEN,
+    SAME_TEXT,
+    AlreadyExistsError,
+    ChangeRefusedError,
+    MemoryNotFoundError,
+    NotAllowedError,
+    NoVersionError,
+)
 from memories.resolve import (
     PLAIN_FIELDS,
     SessionUse,
@@ -37,7 +47,6 @@ from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
 from memories.storage import (
     changed_fields,
     corpus_bump,
-    dangling_links_resolve,
     memory_audit,
     memory_ids_draw,
     memory_text,
@@ -45,100 +54,20 @@ from memories.storage import (
     snapshot_as_json,
     snapshot_restored,
     snapshots_insert,
-    snapshots_read,
-    snapshots_update,
-    targets_resolve,
+)
+from memories.supersession import (
+    changed_successor,
+    memory_supersede,
+    refuse_beside_successor,
+    refuse_cycle,
+    supersede_all,
+    take_supersession,
+    without_successor,
 )
 from memories.terms import memory_terms
-from web.errors import FIELDS_LISTED, Refusal
-
-_Record = TypeVar("_Record", bound=MemoryRecord)
 
 DEFAULT_PROJECT = "default"
-# As the version of a change: any, as long as there is one.
-ANY_VERSION = "*"
 _LISTED_PROJECTS = 20
-# Codes of the two reasons for which a memory is refused.
-ID_TAKEN, SAME_TEXT = "external_id_taken", "duplicate_text"
-
-
-class MemoryNotFoundError(Refusal):
-    """There is no such memory, or none that the viewer may see: the answer is the same."""
-
-    status = 404
-    code = "not_found"
-    suggestion = "Look for it: GET /api/search?q=…"
-
-    def __init__(self, memory_id: int) -> None:
-        self.memory_id = memory_id
-        super().__init__(f"There is no memory #{memory_id} that you can see.")
-
-
-class NotAllowedError(Refusal):
-    """The viewer may not do this."""
-
-    status = 403
-    code = "forbidden"
-    suggestion = "Use a key or an account that can write to this project."
-
-
-class AlreadyExistsError(Refusal):
-    """The memory exists already, as `memory_id`."""
-
-    status = 409
-    code = "already_exists"
-
-    def __init__(self, memory_id: int, message: str, code: str = "already_exists") -> None:
-        self.memory_id, self.code = memory_id, code
-        address = f"/api/memories/{memory_id}"
-        self.suggestion = f"Change the existing memory: PATCH {address}"
-        self.headers = {"Location": address}
-        super().__init__(message)
-
-
-class VersionConflictError(Refusal):
-    """The memory is not the version that the writer has read."""
-
-    status = 412
-    code = "version_conflict"
-
-    def __init__(self, memory_id: int, version: str) -> None:
-        self.memory_id, self.version = memory_id, version
-        self.suggestion = f"Read it again: GET /api/memories/{memory_id}. Its version is {version}."
-        super().__init__(f"#{memory_id} was changed since you read it; nothing was written.")
-
-
-class NoVersionError(Refusal):
-    """The memory whose version the writer has read does not exist."""
-
-    status = 412
-    code = "version_conflict"
-    suggestion = "Leave out the version, or If-Match, to store it as a new memory."
-
-    def __init__(self, external_id: str) -> None:
-        super().__init__(f"There is no memory with the id {external_id!r} that could have this version.")
-
-
-class SuccessorError(Refusal):
-    """A superseded memory would be active again beside the memory that replaced it."""
-
-    status = 409
-    code = "superseded"
-
-    def __init__(self, memory_id: int, successor: Memory) -> None:
-        self.memory_id, self.successor_id = memory_id, successor.pk
-        self.suggestion = f"Read #{successor.pk}. To have #{memory_id} back all the same, add despite_successor=1."
-        super().__init__(f"#{memory_id} was superseded by #{successor.pk}, {successor.title!r}, and stays so.")
-
-
-class ChangeRefusedError(Refusal):
-    """An invalid change. `field` is the field at fault."""
-
-    suggestion = FIELDS_LISTED
-
-    def __init__(self, field: str, message: str) -> None:
-        self.field = field
-        super().__init__(f"{field}: {message}" if field else message)
 
 
 @one_revision()
@@ -150,7 +79,7 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
     vocabulary = Vocabulary(viewer)
     vocabulary_lock_shared()
     project = _project_for(record, viewer, vocabulary)
-    record, superseded = _stated_supersession(record, project.pk, viewer)
+    record, superseded = take_supersession(record, project.pk, viewer)
     title, now = record.title or derived_title(record.content), timezone.now()
     content_hash = content_hash_of(title, record.content)
     _refuse_repeat(project, record, content_hash)
@@ -172,7 +101,7 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
     snapshots_insert(insert_block([snapshot], [terms], [content_hash], vocabulary.lineages), viewer)
     memory_audit(viewer, "create", None, snapshot)
     corpus_bump()
-    _supersede_all(superseded, snapshot.id, viewer)
+    supersede_all(superseded, snapshot.id, viewer)
     return Memory.objects.get(pk=snapshot.id)
 
 
@@ -284,38 +213,6 @@ def _made_by(viewer: Viewer) -> MadeBy:
     return MadeBy.HUMAN if viewer.user_id is not None else MadeBy.IMPORT
 
 
-def _lock_writable(memory_id: int, viewer: Viewer, if_version: str = "") -> MemorySnapshot:
-    """The memory as stored, locked until the end of the transaction.
-
-    Raises VersionConflictError unless it is the version `if_version`, if one is given.
-    """
-    vocabulary_lock_shared()
-    if not visible_to(viewer).filter(pk=memory_id).exists():
-        raise MemoryNotFoundError(memory_id)
-    # A lock by id: the only form that works on a distributed table.
-    locked = Memory.objects.select_for_update().only("project_id").filter(pk=memory_id).first()
-    if locked is None:
-        raise MemoryNotFoundError(memory_id)
-    if not viewer.may_write(locked.project_id):
-        raise NotAllowedError(f"You can read #{memory_id} but not change it.")
-    if if_version not in {"", ANY_VERSION}:
-        version = memory_version(Memory.objects.defer("content", "terms", "raw").get(pk=memory_id))
-        if version != if_version:
-            raise VersionConflictError(memory_id, version)
-    return snapshots_read([memory_id])[memory_id]
-
-
-def _store(before: MemorySnapshot, after: MemorySnapshot, verb: str, viewer: Viewer, note: str) -> Memory:
-    """Store a change and its event; without a difference there is no event."""
-    if stored := snapshots_update([(before, after)]):
-        after = stored[0][1]
-        if after.external_id and after.external_id != before.external_id:
-            dangling_links_resolve({(after.project_id, after.external_id): after.id}, viewer)
-        memory_audit(viewer, verb, before, after, note=note)
-        corpus_bump()
-    return Memory.objects.get(pk=before.id)
-
-
 @one_revision()
 def memory_update(
     *, memory_id: int, changes: MemoryChanges, viewer: Viewer, reason: str = "", if_version: str = ""
@@ -324,8 +221,8 @@ def memory_update(
 
     Every change of a memory takes `if_version`, and raises VersionConflictError for another version than that.
     """
-    before = _lock_writable(memory_id, viewer, if_version)
-    changes, superseded = _stated_supersession(changes, before.project_id, viewer)
+    before = lock_writable(memory_id, viewer, if_version)
+    changes, superseded = take_supersession(changes, before.project_id, viewer)
     vocabulary = Vocabulary(viewer, project_id=before.project_id, most_new=_most_new(viewer))
     names = names_of([changes])
     names_ensure(replace(names, tags={*names.tags, *changes.add_tags, *changes.remove_tags}), vocabulary)
@@ -335,8 +232,8 @@ def memory_update(
         after = replace(after, updated_at=given or timezone.now())
     if after.state != before.state:
         after = replace(after, state_reason=reason)
-    memory = _store(before, after, "update", viewer, reason)
-    _supersede_all(superseded, memory_id, viewer, reason)
+    memory = store_change(before, after, "update", viewer, reason)
+    supersede_all(superseded, memory_id, viewer, reason)
     return memory
 
 
@@ -437,9 +334,9 @@ def _changed_state(before: MemorySnapshot, changes: MemoryChanges, values: dict[
     if "state" in given and changes.state is not None:
         state["state"] = changes.state
         if changes.state in ("active", "proposed") and "superseded_by" not in given:
-            state |= _without_successor(before, values)
+            state |= without_successor(before, values)
     if "superseded_by" in given:
-        state |= _successor(before, changes, values | state)
+        state |= changed_successor(before, changes, values | state)
     return state
 
 
@@ -477,113 +374,6 @@ def _refuse_disorder(valid_from: datetime | None, valid_to: datetime | None) -> 
         )
 
 
-def _without_successor(before: MemorySnapshot, values: dict[str, Any]) -> dict[str, Any]:
-    """The fields that remove the successor, and the link that would restore it."""
-    links = values.get("links", before.links)
-    return {
-        "superseded_by_id": None,
-        "links": tuple(link for link in links if link.rel != SUPERSEDED_BY_REL),
-    }
-
-
-def _successor(before: MemorySnapshot, changes: MemoryChanges, values: dict[str, Any]) -> dict[str, Any]:
-    cleared = _without_successor(before, values)
-    if not changes.superseded_by:
-        if before.state == Memory.State.SUPERSEDED and "state" not in values:
-            cleared["state"] = Memory.State.ACTIVE.value
-        return cleared
-    successor_id = _named_memories([changes.superseded_by], before.project_id).get(changes.superseded_by)
-    if successor_id is None:
-        raise _not_of_project("superseded_by", changes.superseded_by)
-    # A deleted memory stays deleted.
-    hidden = Memory.State.DELETED if before.state == Memory.State.DELETED else Memory.State.SUPERSEDED
-    state = {"state": values.get("state", hidden.value)}
-    if successor_id == before.superseded_by_id:
-        return state
-    _refuse_cycle(before.id, successor_id)
-    return {**cleared, **state, "superseded_by_id": successor_id}
-
-
-def _refuse_cycle(memory_id: int, successor_id: int) -> None:
-    """Raise ChangeRefusedError if the memory would supersede itself, directly or not."""
-    if memory_id == successor_id:
-        raise ChangeRefusedError("superseded_by", f"#{memory_id} cannot supersede itself")
-    seen = {memory_id}
-    following: int | None = successor_id
-    while following is not None and following not in seen:
-        seen.add(following)
-        following = Memory.objects.filter(pk=following).values_list("superseded_by_id", flat=True).first()
-    if following == memory_id:
-        raise ChangeRefusedError(
-            "superseded_by", f"#{successor_id} is itself superseded by #{memory_id}, directly or not"
-        )
-
-
-@transaction.atomic
-def memory_supersede(*, memory_id: int, by_id: int, viewer: Viewer, reason: str = "") -> Memory:
-    """Mark a memory as superseded by another memory of its project."""
-    before = _lock_writable(memory_id, viewer)
-    successor = visible_to(viewer).filter(pk=by_id).only("project_id").first()
-    if successor is None:
-        raise MemoryNotFoundError(by_id)
-    if successor.project_id != before.project_id:
-        raise ChangeRefusedError("superseded_by", f"#{by_id} is in another project than #{memory_id}")
-    if before.superseded_by_id == by_id and before.state == Memory.State.SUPERSEDED:
-        return Memory.objects.get(pk=memory_id)
-    _refuse_cycle(memory_id, by_id)
-    after = replace(
-        before,
-        state=Memory.State.SUPERSEDED.value,
-        state_reason=reason,
-        updated_at=timezone.now(),
-        **{**_without_successor(before, {}), "superseded_by_id": by_id},
-    )
-    return _store(before, after, "supersede", viewer, reason)
-
-
-def _stated_supersession(record: _Record, project_id: int, viewer: Viewer) -> tuple[_Record, list[int]]:
-    """The record without the memories that it supersedes, and their ids.
-
-    Links `supersedes` and `superseded-by` to memories of the project mean the same as the fields of these names.
-    """
-    stated = [link for link in record.links if link.rel in (SUPERSEDES_REL, SUPERSEDED_BY_REL)]
-    if not (stated or record.supersedes or record.superseded_by):
-        return record, []
-    known = _named_memories([*record.supersedes, record.superseded_by, *(link.target for link in stated)], project_id)
-    if viewer.project_ids is not None and project_id not in viewer.project_ids:
-        known = {}
-    if missing := [name for name in record.supersedes if name not in known]:
-        raise _not_of_project("supersedes", missing[0])
-    meant = [link for link in stated if link.target in known]
-    older = [known[name] for name in record.supersedes]
-    older += [known[link.target] for link in meant if link.rel == SUPERSEDES_REL]
-    values: dict[str, Any] = {}
-    if meant:
-        values["links"] = tuple(link for link in record.links if link not in meant)
-    successors = [link.target for link in meant if link.rel == SUPERSEDED_BY_REL]
-    if successor := record.superseded_by or next(iter(successors), ""):
-        # A record that is imported may name its successor before that is stored.
-        values["superseded_by"] = f"#{known[successor]}" if successor in known else successor
-    return record.model_copy(update={**values, "supersedes": ()}), list(dict.fromkeys(older))
-
-
-def _named_memories(names: Sequence[str], project_id: int) -> dict[str, int]:
-    """Memories of a project by `external_id`, else by id, with or without `#`."""
-    spelled = {name: [name, *([f"#{name}"] if name.isascii() and name.isdecimal() else [])] for name in names if name}
-    found = targets_resolve((project_id, spelling) for spellings in spelled.values() for spelling in spellings)
-    ids = {name: [found[project_id, one] for one in of if (project_id, one) in found] for name, of in spelled.items()}
-    return {name: known[0] for name, known in ids.items() if known}
-
-
-def _not_of_project(field: str, name: str) -> ChangeRefusedError:
-    return ChangeRefusedError(field, f"{name!r} is not a memory of this project: write its id, or #123")
-
-
-def _supersede_all(memory_ids: Sequence[int], by_id: int, viewer: Viewer, reason: str = "") -> None:
-    for memory_id in memory_ids:
-        memory_supersede(memory_id=memory_id, by_id=by_id, viewer=viewer, reason=reason)
-
-
 @transaction.atomic
 def memory_link(*, memory_id: int, target_id: int, rel: str, viewer: Viewer, reason: str = "") -> Memory:
     """Link a memory to another of its project. `supersedes` and `superseded-by` also change the state."""
@@ -592,7 +382,7 @@ def memory_link(*, memory_id: int, target_id: int, rel: str, viewer: Viewer, rea
         return Memory.objects.get(pk=memory_id)
     if rel == SUPERSEDED_BY_REL:
         return memory_supersede(memory_id=memory_id, by_id=target_id, viewer=viewer, reason=reason)
-    before = _lock_writable(memory_id, viewer)
+    before = lock_writable(memory_id, viewer)
     target = visible_to(viewer).filter(pk=target_id).only("project_id").first()
     if target is None:
         raise MemoryNotFoundError(target_id)
@@ -604,7 +394,7 @@ def memory_link(*, memory_id: int, target_id: int, rel: str, viewer: Viewer, rea
     if link in before.links:
         return Memory.objects.get(pk=memory_id)
     after = replace(before, links=(*before.links, link), updated_at=timezone.now())
-    return _store(before, after, "relate", viewer, reason)
+    return store_change(before, after, "relate", viewer, reason)
 
 
 @transaction.atomic
@@ -619,7 +409,7 @@ def memory_classify(
     reason: str = "",
 ) -> Memory:
     """Add and remove links to existing categories and concepts."""
-    before = _lock_writable(memory_id, viewer)
+    before = lock_writable(memory_id, viewer)
     after = replace(
         before,
         categories=_merge_refs(before.categories, categories, without_categories),
@@ -627,7 +417,7 @@ def memory_classify(
     )
     if after != before:
         after = replace(after, updated_at=timezone.now())
-    return _store(before, after, "classify", viewer, reason)
+    return store_change(before, after, "classify", viewer, reason)
 
 
 def _merge_refs(before: Sequence[Ref], more: Sequence[Ref], gone: Collection[int]) -> tuple[Ref, ...]:
@@ -652,11 +442,11 @@ def memory_archive(*, memory_id: int, viewer: Viewer, reason: str = "") -> Memor
 def _state_set(
     memory_id: int, state: Memory.State, verb: str, viewer: Viewer, reason: str, if_version: str = ""
 ) -> Memory:
-    before = _lock_writable(memory_id, viewer, if_version)
+    before = lock_writable(memory_id, viewer, if_version)
     if before.state == state.value:
         return Memory.objects.get(pk=memory_id)
     after = replace(before, state=state.value, state_reason=reason, updated_at=timezone.now())
-    return _store(before, after, verb, viewer, reason)
+    return store_change(before, after, verb, viewer, reason)
 
 
 @transaction.atomic
@@ -667,7 +457,7 @@ def memory_restore(
 
     A memory that was proposed when it was superseded is proposed again. Raises SuccessorError.
     """
-    before = _lock_writable(memory_id, viewer, if_version)
+    before = lock_writable(memory_id, viewer, if_version)
     if before.state not in (Memory.State.DELETED, Memory.State.ARCHIVED, Memory.State.SUPERSEDED):
         return Memory.objects.get(pk=memory_id)
     state = Memory.State.ACTIVE.value
@@ -676,25 +466,12 @@ def memory_restore(
         state = _state_before(memory_id, Memory.State.DELETED, viewer)
     elif before.state == Memory.State.SUPERSEDED:
         if not despite_successor:
-            _refuse_beside_successor(before)
-        values = _without_successor(before, {})
+            refuse_beside_successor(before)
+        values = without_successor(before, {})
         if _state_before(memory_id, Memory.State.SUPERSEDED, viewer) == Memory.State.PROPOSED:
             state = Memory.State.PROPOSED.value
     after = replace(before, state=state, state_reason=reason, updated_at=timezone.now(), **values)
-    return _store(before, after, "restore", viewer, reason)
-
-
-def _refuse_beside_successor(before: MemorySnapshot) -> None:
-    """Raise SuccessorError if a superseded memory has a successor, naming the last that is not deleted."""
-    last, following, seen = None, before.superseded_by_id, {before.id}
-    while following is not None and following not in seen:
-        seen.add(following)
-        successor = Memory.objects.only("title", "state", "superseded_by_id").filter(pk=following).first()
-        if successor is None or successor.state == Memory.State.DELETED:
-            break
-        last, following = successor, successor.superseded_by_id
-    if last is not None:
-        raise SuccessorError(before.id, last)
+    return store_change(before, after, "restore", viewer, reason)
 
 
 @transaction.atomic
@@ -711,7 +488,7 @@ def memory_version_restore(
 
     Raises EventNotFoundError, SuccessorError, and a refusal where a value can no longer be had.
     """
-    before = _lock_writable(memory_id, viewer, if_version)
+    before = lock_writable(memory_id, viewer, if_version)
     memory = Memory.objects.select_related("batch").defer("content", "terms", "raw").get(pk=memory_id)
     values = values_at(memory, event_id, snapshot_as_json(before, LINK_TABLES), viewer)
     after = snapshot_restored(before, values)
@@ -719,18 +496,18 @@ def memory_version_restore(
         return Memory.objects.get(pk=memory_id)
     revived = before.state == Memory.State.SUPERSEDED and after.state in (Memory.State.ACTIVE, Memory.State.PROPOSED)
     if revived and not despite_successor:
-        _refuse_beside_successor(before)
+        refuse_beside_successor(before)
     if after.external_id != before.external_id:
         _refuse_taken_id(memory.project, after.external_id, memory_id)
     if after.superseded_by_id != before.superseded_by_id and after.superseded_by_id is not None:
         if not Memory.objects.filter(pk=after.superseded_by_id, project_id=before.project_id).exists():
             raise ChangeRefusedError("superseded_by", f"#{after.superseded_by_id}, which replaced it then, is gone")
-        _refuse_cycle(memory_id, after.superseded_by_id)
+        refuse_cycle(memory_id, after.superseded_by_id)
     if after.session_id is not None and not Session.objects.filter(pk=after.session_id).exists():
         # It went with the import that had made it.
         after = replace(after, session_id=None)
     after = replace(after, updated_at=timezone.now())
-    return _store(before, after, "restore_version", viewer, reason or "Restored as it was at that time.")
+    return store_change(before, after, "restore_version", viewer, reason or "Restored as it was at that time.")
 
 
 def _state_before(memory_id: int, now: Memory.State, viewer: Viewer) -> str:

@@ -4,7 +4,6 @@ import re
 from typing import NamedTuple
 
 from text.analysis import index_terms, to_tsvector
-from text.bulk_terms import PlacedTerms, placed_terms
 
 # Postgres holds at most 1 MiB of terms and positions for a document.
 _MAX_VECTOR_BYTES = 1_000_000
@@ -27,10 +26,6 @@ class MemoryText(NamedTuple):
 
 
 def memory_terms(text: MemoryText) -> str:
-    return memory_placed_terms(text).vector
-
-
-def memory_placed_terms(text: MemoryText) -> PlacedTerms:
     """Weights: title A, tags B, summary and names C, content D.
 
     A title that is the beginning of the content, such as the first sentence of a memory that was stored without a
@@ -44,9 +39,8 @@ def memory_placed_terms(text: MemoryText) -> PlacedTerms:
         (" ".join(text.tags), "B"),
         (" ".join(part for part in (text.summary, text.external_id, *text.link_targets) if part), "C"),
     ]
-    if sum(len(field) for field, _ in fields) > _SURELY_FITS:
-        return PlacedTerms(to_tsvector(_fitting(index_terms(fields, text.language, is_joined=bool(end)))), None)
-    return placed_terms(fields, text.language, is_joined=bool(end))
+    terms = index_terms(fields, text.language, is_joined=bool(end))
+    return to_tsvector(_fitting(terms) if sum(len(field) for field, _ in fields) > _SURELY_FITS else terms)
 
 
 def _end_of_title(title: str, content: str) -> int:

@@ -20,7 +20,7 @@ from memories.embedding.query import EmbedderNotReadyError, ServingModel, passag
 from memories.models import EmbeddedMemory
 from memories.queries import visible_to
 from memories.recalls import recalled
-from memories.services import MemoryNotFoundError
+from memories.refusals import MemoryNotFoundError
 from search.engines import with_engine
 from search.engines.base import Engine, VectorQuery
 from search.hits import load_hits

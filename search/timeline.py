@@ -16,7 +16,7 @@ from access.viewer import Viewer
 from memories.queries import visible_to
 from memories.recalls import recalled
 from memories.records import MemoryId
-from memories.services import MemoryNotFoundError
+from memories.refusals import MemoryNotFoundError
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery
 from search.hits import load_hits

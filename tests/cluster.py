@@ -28,7 +28,7 @@ SKIPPED = {
     "search/test_fallback.py": _NO_INDEX,
     "search/test_follower.py": _NO_INDEX,
     "search/test_freshness.py": _NO_INDEX,
-    "search/test_import_stage.py": _NO_INDEX,
+    "search/test_import_batches.py": _NO_INDEX,
     "search/test_index_command.py": _NO_INDEX,
     "search/test_index_readers.py": _NO_INDEX,
     "search/test_outbox.py": _NO_INDEX,

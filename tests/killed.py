@@ -15,13 +15,11 @@ if not apps.ready:  # in the process that the others are forked from
     django.setup()
 
 from django.conf import settings
-from django.core.management import call_command
 from django.db import connection
 
 from search.engines import crash_points
-from search.engines.index import follower, import_sink  # noqa: F401
+from search.engines.index import follower  # noqa: F401
 from search.engines.vectors import writer  # noqa: F401
-from transfer import blocks
 from transfer.management.commands import import_memories  # noqa: F401 - so that no fork has to
 
 FORKED = multiprocessing.get_context("forkserver")
@@ -52,10 +50,3 @@ def _run(sender, own, step, call, arguments):
     except BaseException:
         sender.send(traceback.format_exc())
         os._exit(1)
-
-
-def import_in_blocks(path):
-    """Import a path like a large import, in blocks of five."""
-    import_sink.STAGE_FROM = 1
-    blocks.BLOCK = 5
-    call_command("import_memories", str(path), verbosity=0)

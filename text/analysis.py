@@ -128,6 +128,9 @@ class RawToken(NamedTuple):
 
 _NO_WORD = RawToken((), 1, ())
 
+# Longer texts without spaces rarely recur.
+_LONGEST_CACHED = 60
+
 
 class _Word(NamedTuple):
     """A word of a token: as folded, its stem, and that and the stems of the parts and runs of parts in it."""
@@ -295,7 +298,23 @@ def is_stopword(term: str, language: str) -> bool:
 
 
 # Positions between the fields of a document.
-FIELD_GAP = 2
+_FIELD_GAP = 2
+
+
+def _analyse_piece(piece: str, language: str) -> tuple[tuple[tuple[str, int], ...], int]:
+    """The terms of a text without spaces with their positions in it, and the number of positions."""
+    terms: list[tuple[str, int]] = []
+    width = 0
+    for found in TOKEN.findall(piece):
+        raw = analyse_token(found, language)
+        if raw.terms:
+            terms += [(term, width + at) for term, at in raw.terms]
+            width += raw.width
+    return tuple(terms), width
+
+
+# Most pieces of the texts of an import recur.
+_cached_piece = lru_cache(maxsize=200_000)(_analyse_piece)
 
 
 def index_terms(
@@ -309,17 +328,18 @@ def index_terms(
     positions: dict[str, list[tuple[int, str]]] = {}
     position = 1
     for number, (text, weight) in enumerate(fields):
-        for match in TOKEN.finditer(text):
-            raw = analyse_token(match.group(), language)
-            for term, offset in raw.terms:
+        # No token has a space or depends on what is beyond one.
+        for piece in text.split():
+            terms, width = (_cached_piece if len(piece) <= _LONGEST_CACHED else _analyse_piece)(piece, language)
+            for term, offset in terms:
                 at = position + offset
                 if (known := positions.get(term)) is None:
                     if len(positions) < MAX_DISTINCT_TERMS:
                         positions[term] = [(min(at, MAX_POSITION), weight)]
                 elif at < MAX_POSITION and len(known) < MAX_POSITIONS_PER_TERM:
                     known.append((at, weight))
-            position += raw.width if raw.terms else 0
-        position += 0 if is_joined and not number else FIELD_GAP
+            position += width
+        position += 0 if is_joined and not number else _FIELD_GAP
     return positions
 
 

@@ -26,7 +26,7 @@ from transfer.jobs import (
     jobs_recover,
 )
 from transfer.models import ImportJob
-from transfer.previews import job_read_as, preview_of
+from transfer.previews import PreviewedFile, PreviewedRow, job_read_as, preview_of
 from transfer.uploads import MAX_FILES, MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from web.errors import GUARDED, ApiError, errors
 from web.params import Params, pairs_of
@@ -128,31 +128,12 @@ class NotedRow(BaseModel):
     note: str
 
 
-class PreviewedRow(BaseModel):
-    """A memory as it will be."""
-
-    title: str
-    type: str
-    project: str = Field(description="Empty if the record names none.")
-    tags: list[str]
-    created_at: datetime | None
-    text: str
-
-
 class PreviewedColumn(BaseModel):
     """A column of a table, and the field that it is read as."""
 
     name: str
     field: str = Field(description="Empty if the column is stored as it is.")
     examples: list[str]
-
-
-class PreviewedFile(BaseModel):
-    """One of several files."""
-
-    name: str
-    format: str = Field(description="Empty if it cannot be read.")
-    reason: str = Field(description="Why it cannot be read; empty if it can.")
 
 
 class PreviewReply(BaseModel):
@@ -268,12 +249,12 @@ def _detail(job: ImportJob, request: HttpRequest) -> ImportDetail:
     if job.state == State.READY and (found := preview_of(job)):
         preview = PreviewReply(
             format=found.format,
-            files=[PreviewedFile.model_validate(file, from_attributes=True) for file in found.files],
+            files=list(found.files),
             columns=[
                 PreviewedColumn.model_validate(column, from_attributes=True) for column in found.columns[:_COLUMNS]
             ],
             fields=list(FIELDS) if found.columns else [],
-            rows=[PreviewedRow.model_validate(row, from_attributes=True) for row in found.rows],
+            rows=list(found.rows),
             refused=[RefusedRow(location=location, reason=reason) for location, reason in found.refused],
             notes=[NotedRow(location=location, note=note) for location, note in found.notes],
             problem=found.error,

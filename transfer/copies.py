@@ -1,5 +1,6 @@
 """Memories from an export by this program: they keep their numbers, reasons, makers of links and original records."""
 
+from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
@@ -11,43 +12,52 @@ from categories.services import Vocabulary
 from memories.models import Memory
 from memories.snapshot import MemorySnapshot, Ref
 from memories.storage import memory_ids_draw
-from transfer.state import ImportRun
 
 Stored = Mapping[str, Any]
 
 
-def numbers_settle(run: ImportRun, new: Sequence[Stored | None]) -> list[int]:
-    """The ids of new memories. Copies keep their numbers if there were no memories before this import."""
-    wanted = [stored.get("number") if stored is not None else None for stored in new]
-    if run.keeps_numbers is None and any(wanted):
-        run.keeps_numbers = not Memory.objects.exists()
-    numbers: list[int | None] = [None] * len(new)
-    if run.keeps_numbers:
-        # An export has them in ascending order. Another order, or one twice, gives new numbers.
-        for at, number in enumerate(wanted):
-            if _is_number(number) and number > run.last_number:
-                numbers[at] = run.last_number = number
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT setval('memory_id_seq', greatest(nextval('memory_id_seq'), %s))", [max(run.last_number, 1)]
-            )
-    missing = numbers.count(None)
-    drawn = memory_ids_draw(missing) if missing else []
-    run.last_number = max(run.last_number, *drawn, 0)
-    new_numbers = iter(drawn)
-    return [number or next(new_numbers) for number in numbers]
+class CopyNumbers:
+    """The numbers of memories that are copies. They are kept if there were no memories before this import."""
 
+    def __init__(self) -> None:
+        self._are_kept: bool | None = None
+        self._last = 0
+        # The numbers of copies in their export, each followed by its memory here: 16 bytes for each copy.
+        self._pairs = array("q")
 
-def number_remember(run: ImportRun, stored: Stored | None, memory_id: int) -> None:
-    """Remember which memory a copy is, for what names it by the number that it has in its export."""
-    if stored is not None and _is_number(number := stored.get("number")):
-        run.copies.extend((number, memory_id))
+    def settle(self, new: Sequence[Stored | None]) -> list[int]:
+        """The ids of new memories."""
+        wanted = [stored.get("number") if stored is not None else None for stored in new]
+        if self._are_kept is None and any(wanted):
+            self._are_kept = not Memory.objects.exists()
+        numbers: list[int | None] = [None] * len(new)
+        if self._are_kept:
+            # An export has them in ascending order. Another order, or one twice, gives new numbers.
+            for at, number in enumerate(wanted):
+                if _is_number(number) and number > self._last:
+                    numbers[at] = self._last = number
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT setval('memory_id_seq', greatest(nextval('memory_id_seq'), %s))", [max(self._last, 1)]
+                )
+        missing = numbers.count(None)
+        drawn = memory_ids_draw(missing) if missing else []
+        self._last = max(self._last, *drawn, 0)
+        new_numbers = iter(drawn)
+        return [number or next(new_numbers) for number in numbers]
 
+    def remember(self, stored: Stored | None, memory_id: int) -> None:
+        """Remember which memory a copy is, for what names it by the number that it has in its export."""
+        if stored is not None and _is_number(number := stored.get("number")):
+            self._pairs.extend((number, memory_id))
 
-def copies_numbered(run: ImportRun, numbers: Collection[int]) -> dict[int, int]:
-    """The memories that are copies, by their numbers in the export."""
-    pairs = zip(run.copies[::2], run.copies[1::2], strict=True)
-    return {number: memory_id for number, memory_id in pairs if number in numbers}
+    def memories(self, numbers: Collection[int]) -> dict[int, int]:
+        """The memories that are copies, by their numbers in the export."""
+        pairs = zip(self._pairs[::2], self._pairs[1::2], strict=True)
+        return {number: memory_id for number, memory_id in pairs if number in numbers}
+
+    def __bool__(self) -> bool:
+        return bool(self._pairs)
 
 
 def _is_number(value: object) -> TypeGuard[int]:

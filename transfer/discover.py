@@ -12,7 +12,8 @@ from typing import Any
 
 from memories.timestamps import parse_moment
 from memories.vocabulary_records import is_vocabulary
-from transfer.formats.base import Importer, ImportFailedError, Options, SourceRecord
+from transfer.formats.base import ImportFailedError, Options, SourceRecord
+from transfer.formats.importer import Importer
 from transfer.formats.registry import importer_for
 
 # Enough to decide by; the rest is not counted.

@@ -8,9 +8,11 @@ equal one; see `transfer.tables`.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from django.db import connection, transaction
 from django.db.models import Model, Q, QuerySet
 
 from access.viewer import Viewer
@@ -20,11 +22,11 @@ from memories.models import Memory, Project, Session
 from memories.queries import visible_to
 from memories.snapshot import MemorySnapshot, Ref
 from memories.storage import snapshots_read
+from transfer.formats.export import Line
 from transfer.formats.jsonl import EXPORT_VERSION
 from transfer.tables import AFTER_MEMORIES, BEFORE_MEMORIES, row_lines
 
 _BLOCK = 1_000
-Line = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,16 @@ class _Used:
     categories: set[int]
     concepts: set[int]
     entities: set[int]
+
+
+@contextmanager
+def one_state() -> Iterator[None]:
+    """A transaction that sees the database as it is at its beginning."""
+    with transaction.atomic():
+        if len(connection.savepoint_ids) == 0:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield
 
 
 def export_lines(selection: Selection) -> Iterator[Line]:

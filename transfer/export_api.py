@@ -13,8 +13,8 @@ from pydantic import Field
 from access.keys import ApiRequest, allowed
 from search.matching import found_ids
 from search.query import ExtraParams, SearchQuery
-from transfer.export import Selection, export_lines
-from transfer.formats.export import Format, one_state
+from transfer.export import Selection, export_lines, one_state
+from transfer.formats.export import Format
 from transfer.formats.export_registry import FORMATS
 from web.admission import BusyError
 from web.errors import GUARDED, errors

@@ -26,7 +26,7 @@ from memories.models import FollowedSource, ImportBatch, Memory, Project
 from memories.records import MAX_PROJECT, slug_name
 from text.formatting import legible
 from transfer.discover import places
-from transfer.formats.base import Importer
+from transfer.formats.importer import Importer
 from transfer.formats.registry import BUNDLE, importer_for
 from transfer.models import ImportJob
 from web.errors import Refusal

@@ -1,7 +1,7 @@
 """The memories that the records of an import are: which are new, which are changed, and which were edited here."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from django.db import connection, transaction
 
@@ -12,8 +12,8 @@ from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.resolve import names_ensure, names_of
 from transfer.blocks import Block, Incoming
-from transfer.copies import number_remember
 from transfer.formats.base import RefusedRecord, SourceRecord
+from transfer.record_hashes import RecordHashes
 from transfer.state import ImportObserver, ImportRun, projects_ensure
 from transfer.vocabulary import vocabulary_record_write
 
@@ -23,25 +23,57 @@ _STORED_BY_ALL = frozenset({"state_reason", "record_hash", "raw"})
 Key = tuple[int, bool, str]
 
 
-def block_match(run: ImportRun, block: Block) -> tuple[list[Incoming], list[tuple[Incoming, int]]]:
-    """The new memories of a block, and the changed ones with the ids of their memories. Others are only counted."""
-    incoming: list[Incoming] = []
-    for item in block.items:
-        match item:
-            case Incoming():
-                incoming.append(_with_rights(run, item))
-            case RefusedRecord():
-                run.refused(item.location, item.reason)
-            case SourceRecord() if not run.is_copy:
-                vocabulary_record_write(run, item)
-    run.tally.valid += len(incoming)
-    projects_ensure(run, {project_of(run, one.record) for one in incoming})
-    keyed = [(_key_of(run, one), one) for one in incoming if _may_write(run, one)]
-    new, changed = _compared(run, [(key, one) for key, one in keyed if _is_first(run, key, one)])
-    if run.most_new is not None:
-        new = [one for one in new if _names_are_few(run, one)]
-        changed = [(one, memory_id) for one, memory_id in changed if _names_are_few(run, one)]
-    return new, changed
+@dataclass(slots=True)
+class Matched:
+    """The new memories of a block, and the changed ones with the ids of their memories."""
+
+    new: list[Incoming] = field(default_factory=list)
+    changed: list[tuple[Incoming, int]] = field(default_factory=list)
+    renamed: set[int] = field(default_factory=set)
+    """Memories whose records have another id than before."""
+
+
+class Matcher:
+    """Finds the memories of records. Others than new and changed ones are only counted."""
+
+    def __init__(self, run: ImportRun) -> None:
+        self._run = run
+        # Hash of (project, id) -> hash of the record, for records earlier in this import.
+        self._earlier = RecordHashes()
+
+    def match(self, block: Block) -> Matched:
+        run = self._run
+        incoming: list[Incoming] = []
+        for item in block.items:
+            match item:
+                case Incoming():
+                    incoming.append(_with_rights(run, item))
+                case RefusedRecord():
+                    run.refused(item.location, item.reason)
+                case SourceRecord() if not run.is_copy:
+                    vocabulary_record_write(run, item)
+        run.tally.valid += len(incoming)
+        projects_ensure(run, {project_of(run, one.record) for one in incoming})
+        keyed = [(_key_of(run, one), one) for one in incoming if _may_write(run, one)]
+        matched = _compared(run, [(key, one) for key, one in keyed if self._is_first(key, one)])
+        if run.most_new is not None:
+            matched.new = [one for one in matched.new if _names_are_few(run, one)]
+            matched.changed = [pair for pair in matched.changed if _names_are_few(run, pair[0])]
+        return matched
+
+    def _is_first(self, key: Key, one: Incoming) -> bool:
+        run, key_hash, record_hash = self._run, hash(key), hash(one.record_hash)
+        if (earlier := self._earlier.get(key_hash)) is None:
+            self._earlier.add(key_hash, record_hash)
+            run.used.add(key[0])
+            return True
+        if earlier == record_hash:
+            run.tally.unchanged += 1
+        elif one.record.id:
+            run.refused(one.location, f"id: {one.record.id!r} is earlier in this import with other content")
+        else:
+            run.refused(one.location, "is earlier in this import with the same text; give each an id to keep both")
+        return False
 
 
 def _with_rights(run: ImportRun, one: Incoming) -> Incoming:
@@ -91,54 +123,34 @@ def _key_of(run: ImportRun, one: Incoming) -> Key:
     return (project_id, bool(one.record.id), one.record.id or one.content_hash)
 
 
-def _is_first(run: ImportRun, key: Key, one: Incoming) -> bool:
-    key_hash, record_hash = hash(key), hash(one.record_hash)
-    if (earlier := run.record_hashes.get(key_hash)) is None:
-        run.record_hashes.add(key_hash, record_hash)
-        run.used.add(key[0])
-        return True
-    if earlier == record_hash:
-        run.tally.unchanged += 1
-    elif one.record.id:
-        run.refused(one.location, f"id: {one.record.id!r} is earlier in this import with other content")
-    else:
-        run.refused(one.location, "is earlier in this import with the same text; give each an id to keep both")
-    return False
-
-
-def _compared(
-    run: ImportRun, incoming: list[tuple[Key, Incoming]]
-) -> tuple[list[Incoming], list[tuple[Incoming, int]]]:
-    """The new memories, and the changed ones with the ids of the memories that they change."""
-    stored = _stored([key for key, _ in incoming])
+def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
+    stored, matched = _stored([key for key, _ in incoming]), Matched()
     if run.observer:
-        stored |= _renamed(run, run.observer, [one for one in incoming if one[0] not in stored])
-    new: list[Incoming] = []
-    changed: list[tuple[Incoming, int]] = []
+        renamed = _renamed(run.observer, [one for one in incoming if one[0] not in stored])
+        matched.renamed = {memory_id for memory_id, _ in renamed.values()}
+        stored |= renamed
     for key, one in incoming:
         known = stored.get(key)
         if known is None:
-            new.append(one)
+            matched.new.append(one)
             continue
-        number_remember(run, one.stored, known[0])
+        run.numbers.remember(one.stored, known[0])
         if one.stored is None and known[1] == one.record_hash:
             run.tally.unchanged += 1
             settled(run, [(one, known[0])])
         else:
-            changed.append((one, known[0]))
-    if changed and not run.options.overwrite:
+            matched.changed.append((one, known[0]))
+    if matched.changed and not run.options.overwrite:
         # A copy from an export has no hash to compare; whether it differs from its memory shows when that is read.
-        edited = edited_since_import([memory_id for one, memory_id in changed if one.stored is None])
-        for one, memory_id in changed:
+        edited = edited_since_import([memory_id for one, memory_id in matched.changed if one.stored is None])
+        for one, memory_id in matched.changed:
             if memory_id in edited:
                 refuse_edited(run, one, memory_id, edited[memory_id])
-        changed = [(one, memory_id) for one, memory_id in changed if memory_id not in edited]
-    return new, changed
+        matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in edited]
+    return matched
 
 
-def _renamed(
-    run: ImportRun, observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]
-) -> dict[Key, tuple[int, str]]:
+def _renamed(observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]) -> dict[Key, tuple[int, str]]:
     """Memories by the key of a record that has another id now: at the same place of its source, and as old."""
     known = {memory_id: (key, one) for key, one in unknown if (memory_id := observer.memory_at(one.location))}
     found: dict[Key, tuple[int, str]] = {}
@@ -147,7 +159,6 @@ def _renamed(
         key, one = known[memory_id]
         if project_id == key[0] and created_at == one.record.created_at and "created_at" not in one.found.volatile:
             found[key] = (memory_id, record_hash)
-            run.renamed.add(memory_id)
     return found
 
 

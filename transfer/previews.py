@@ -20,13 +20,14 @@ from itertools import islice
 from pathlib import Path
 
 from django.conf import settings
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from memories.records import STORABLE, MemoryRecord, derived_title
 from memories.vocabulary_records import is_vocabulary
 from text.titles import plain_title
-from transfer.formats.base import Column, ColumnsError, Importer, ImportFailedError, Options, Records, SourceRecord
+from transfer.formats.base import Column, ColumnsError, ImportFailedError, Options, Records, SourceRecord
 from transfer.formats.csv_table import columns_check
+from transfer.formats.importer import Importer
 from transfer.jobs import JobStateError, State, UploadInvalidError, importer_of, job_previews, job_text
 from transfer.models import ImportJob
 from web.processes import start_once
@@ -50,26 +51,23 @@ _START_SECONDS = 10.0
 _started = float("-inf")
 
 
-@dataclass(frozen=True, slots=True)
-class PreviewRow:
+class PreviewedRow(BaseModel):
     """A memory as it will be."""
 
     title: str
     type: str
-    project: str
-    """Empty if the record names none."""
-    tags: tuple[str, ...]
+    project: str = Field(description="Empty if the record names none.")
+    tags: list[str]
     created_at: datetime | None
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class PreviewFile:
-    """A file of a source that has several: how it is read, or why it is not."""
+class PreviewedFile(BaseModel):
+    """One of several files."""
 
     name: str
-    format: str
-    reason: str = ""
+    format: str = Field(description="Empty if it cannot be read.")
+    reason: str = Field(description="Why it cannot be read; empty if it can.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +76,14 @@ class Preview:
 
     format: str
     about: str
-    rows: tuple[PreviewRow, ...]
+    rows: tuple[PreviewedRow, ...]
     refused: tuple[tuple[str, str], ...]
     error: str = ""
     """Why nothing can be imported."""
     notes: tuple[tuple[str, str], ...] = ()
     """Locations of the first rows from which something is left out or cut, and what."""
     columns: tuple[Column, ...] = ()
-    files: tuple[PreviewFile, ...] = ()
+    files: tuple[PreviewedFile, ...] = ()
     """The first files of several."""
     count: int | None = None
     """The number of memories, if so few that all were read."""
@@ -95,7 +93,7 @@ class Preview:
 class _Found:
     """The rows and refusals found so far."""
 
-    rows: list[PreviewRow] = field(default_factory=list)
+    rows: list[PreviewedRow] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     notes: list[tuple[str, str]] = field(default_factory=list)
     until: float = field(default_factory=lambda: time.monotonic() + _SECONDS)
@@ -258,7 +256,7 @@ def _in_time(make: Callable[[], Preview]) -> Preview:
 
 def _preview_make(job: ImportJob) -> Preview:
     path, options = Path(job.path), Options(columns=job.columns, is_preview=True)
-    found, files = _Found(), list[PreviewFile]()
+    found, files = _Found(), list[PreviewedFile]()
     name = about = error_text = ""
     columns: tuple[Column, ...] = ()
     try:
@@ -270,7 +268,8 @@ def _preview_make(job: ImportJob) -> Preview:
         else:
             with closing(importer.parts(path, options)) as parts:
                 for part in islice(parts, _FILES):
-                    files.append(PreviewFile(part.name, part.importer.name if part.importer else "", part.reason))
+                    read_as = part.importer.name if part.importer else ""
+                    files.append(PreviewedFile(name=part.name, format=read_as, reason=part.reason))
                     if found.is_over:
                         found.is_all = False
                         break
@@ -299,13 +298,13 @@ def _columns_of(importer: Importer, path: Path, options: Options) -> Sequence[Co
         return importer.columns(path, replace(options, columns={}))
 
 
-def _row(record: MemoryRecord) -> PreviewRow:
+def _row(record: MemoryRecord) -> PreviewedRow:
     text = " ".join(record.content[:400].split())
-    return PreviewRow(
+    return PreviewedRow(
         title=plain_title(record.title or derived_title(record.content)),
         type=record.type,
         project=record.project,
-        tags=tuple(record.tags[:5]),
+        tags=list(record.tags[:5]),
         created_at=record.created_at,
         text=text[:200],
     )

@@ -14,8 +14,8 @@ from django.db.models import F
 from django.utils import timezone
 
 from access.viewer import Viewer, may_write_everything
-from search.engines.index.import_sink import ImportSink
-from transfer.formats.base import Importer, ImportFailedError, NotReadableError, Options, Reading, Records
+from transfer.formats.base import ImportFailedError, NotReadableError, Options, Reading, Records
+from transfer.formats.importer import Importer
 from transfer.jobs import (
     AT_WORK,
     CANCELLED,
@@ -136,7 +136,6 @@ def _import(job: ImportJob, viewer: Viewer, progress: _Progress) -> int | None:
             job_project(job.project, viewer), columns=job.columns, is_only_project=job.is_only_project
         ),
         progress=show,
-        open_sink=ImportSink,
         origin=job.name if job.is_upload else job.path,
     )
     progress.counts = outcome.tally

@@ -18,8 +18,9 @@ from memories.models import ImportBatch
 from memories.records import MAX_PROJECT, slug_name
 from memories.storage import corpus_bump, outbox_stamp
 from text.formatting import plural
-from transfer.formats.base import Importer, ImportFailedError, Options, Reading, RefusedRecord
-from transfer.state import ImportCounts, ImportObserver, OpenSink, WriteOptions
+from transfer.formats.base import ImportFailedError, Options, Reading, RefusedRecord
+from transfer.formats.importer import Importer
+from transfer.state import ImportCounts, ImportObserver, WriteOptions
 from transfer.write import records_write
 
 # The number of refused records stored with a batch; all of them are reported to the caller.
@@ -71,15 +72,13 @@ def import_path(
     choices: ImportChoices,
     refused: Callable[[RefusedRecord], None] = lambda refusal: None,
     progress: Callable[[ImportCounts, float | None], None] = lambda tally, fraction: None,
-    open_sink: OpenSink | None = None,
     origin: str = "",
     reading: Reading | None = None,
     observer: ImportObserver | None = None,
 ) -> Outcome:
     """Import a path as one batch: completely or, after any error, not at all.
 
-    `origin` is how the batch names its source, if not by the path. `open_sink` opens the search index for writing
-    during the import; without it the index follows after the commit. `reading` is what is read of the path, if not all;
+    `origin` is how the batch names its source, if not by the path. `reading` is what is read of the path, if not all;
     with an `observer` it may hold nothing that can be imported.
 
     An import that loses a deadlock is done again: new names stay locked until its end, and another transaction with the
@@ -96,7 +95,7 @@ def import_path(
     # Committed separately, so that a running or failed import is visible.
     origin = origin or str(path)
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=origin, format=importer.name)
-    attempt = _Attempt(path, importer, viewer, choices, project, progress, open_sink, origin, batch, refused, observer)
+    attempt = _Attempt(path, importer, viewer, choices, project, progress, origin, batch, refused, observer)
     try:
         for number in range(1, attempts + 1):
             try:
@@ -136,7 +135,6 @@ class _Attempt:
     choices: ImportChoices
     project: str
     progress: Callable[[ImportCounts, float | None], None]
-    open_sink: OpenSink | None
     origin: str
     batch: ImportBatch | None
     """None for a dry run."""
@@ -164,8 +162,7 @@ class _Attempt:
                 self.refused(refusal)
 
         try:
-            # The sink outlasts the transaction, until its outcome is known.
-            with contextlib.closing(reading.records), contextlib.ExitStack() as stack, transaction.atomic():
+            with contextlib.closing(reading.records), transaction.atomic():
                 own = self.batch or ImportBatch.objects.create(origin=self.origin, format=self.importer.name)
                 self.tally = records_write(
                     reading=reading,
@@ -174,7 +171,6 @@ class _Attempt:
                     options=WriteOptions(self.project, self.choices.overwrite, self.choices.is_only_project),
                     refuse=refuse,
                     progress=self.progress,
-                    sink=self.open_sink(own.pk, stack) if self.open_sink and self.batch else None,
                     observer=self.observer,
                 )
                 if self.observer is None:

@@ -1,9 +1,6 @@
 """The state of a running import: its options, matches and counts."""
 
-from array import array
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -12,41 +9,15 @@ from django.conf import settings
 
 from access.viewer import Viewer
 from categories.services import Vocabulary
-from memories.bulk_copy import InsertBlock
 from memories.models import ImportBatch, Project
 from memories.resolve import projects_make
 from memories.services import DEFAULT_PROJECT
-from memories.terms import MemoryText
 from memories.vocabulary_records import VocabularyRecord
+from transfer.copies import CopyNumbers
 from transfer.formats.base import SourceRecord
-from transfer.record_hashes import RecordHashes
 
-# The tables are analysed after this many new rows, and each time there are sixteen times as many.
-ANALYZE_FROM = 5_000
 # The number of notes stored with a batch.
 MAX_NOTES = 1_000
-
-
-class IndexSink(Protocol):
-    """Writes new memories into a search index while the transaction of their import runs."""
-
-    def is_open(self, expected: float) -> bool:
-        """Whether the sink takes memories, for an import that expects this many more new ones."""
-
-    def submit(self, ids: list[int], texts: list[MemoryText]) -> Future[list[str]]:
-        """Analyse and index memories that are about to be stored. Returns their `tsvector` texts."""
-
-    def confirm(self, block: InsertBlock) -> None:
-        """Report that a block of submitted memories is stored."""
-
-    def end(self) -> None:
-        """Report that no more memories come."""
-
-    def finish(self) -> None:
-        """Wait until everything is on disk."""
-
-    def close(self) -> None:
-        """Release what the sink holds, finished or not."""
 
 
 class ImportObserver(Protocol):
@@ -66,10 +37,6 @@ class ImportObserver(Protocol):
 
         Returns whether anything came of it. If not, no batch remains.
         """
-
-
-# Opens the sink of an import batch. The exit stack is closed once the outcome of the transaction is known.
-OpenSink = Callable[[int, ExitStack], IndexSink]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +88,7 @@ class KnownProject:
 
 @dataclass(slots=True)
 class ImportRun:
-    """A running import: its options, matches and counts."""
+    """A running import: its options, what it knows of names, and its counts."""
 
     viewer: Viewer
     batch_id: int
@@ -129,39 +96,16 @@ class ImportRun:
     refuse: Callable[[str, str], None]
     now: datetime
     vocabulary: Vocabulary
+    observer: ImportObserver | None = None
     projects: dict[str, KnownProject] = field(default_factory=dict)
-    sessions: dict[tuple[int, str], int] = field(default_factory=dict)
-    session_dates: dict[tuple[int, str], datetime] = field(default_factory=dict)
-    """The earliest date of a memory in each session so far."""
-    changed_sessions: set[int | None] = field(default_factory=set)
-    """The sessions of changed memories, dated again when all are stored."""
-    record_hashes: RecordHashes = field(default_factory=RecordHashes)
-    """Hash of (project, id) -> hash of the record, for records earlier in this import."""
-    renamed: set[int] = field(default_factory=set)
-    """Memories whose records have another id than before."""
     used: set[int] = field(default_factory=set)
     """The projects with memories of this import."""
-    proven: dict[str, set[int]] = field(default_factory=dict)
-    """Locked rows that memories of this import refer to, by table."""
-    keeps_numbers: bool | None = None
-    """Whether copies keep their numbers; None before the first copy."""
-    last_number: int = 0
-    """The highest number of copies in this import."""
-    copies: "array[int]" = field(default_factory=lambda: array("q"))
-    """The numbers of copies in their export, each followed by its memory here: 16 bytes for each copy."""
+    numbers: CopyNumbers = field(default_factory=CopyNumbers)
     is_copy: bool | None = None
     """Whether rows of an export are stored as they are, with their numbers; None before the first row."""
     renumbered: dict[str, int] = field(default_factory=dict)
     """Table -> what is added to the numbers of its rows."""
-    analyze_at: int = ANALYZE_FROM
-    observer: ImportObserver | None = None
-    sink: IndexSink | None = None
-    """Writes the search index while the import runs; None for a dry run."""
-    met: int = 0
-    """The number of items read from the source."""
     deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)
-    superseding: list[tuple[str, int, int, tuple[str, ...]]] = field(default_factory=list)
-    """Location, memory, project, and the names of the memories that it supersedes."""
     tally: ImportCounts = field(default_factory=ImportCounts)
 
     @property

@@ -46,7 +46,6 @@ from memories.vocabulary_records import (
     parse_vocabulary,
 )
 from text.analysis import languages
-from transfer.copies import copies_numbered
 from transfer.formats.base import SourceRecord
 from transfer.state import ImportRun, KnownProject, projects_ensure
 from web.validation import reasons
@@ -246,7 +245,7 @@ def deferred_write(run: ImportRun) -> None:
     """Store the deferred relations, now that all vocabulary and all memories are known."""
     supported = (record for _, record in run.deferred if isinstance(record, RelationshipRecord))
     numbers = {number for record in supported for name in record.evidence if (number := number_named(name))}
-    copies = copies_numbered(run, numbers)
+    copies = run.numbers.memories(numbers)
     _sessions_enrich(run, [(location, one) for location, one in run.deferred if isinstance(one, SessionRecord)])
     for location, record in run.deferred:
         match record:
@@ -341,7 +340,7 @@ def _evidence(run: ImportRun, record: RelationshipRecord, copies: Mapping[int, i
     projects = [run.projects[record.project]] if record.project in run.projects else run.projects.values()
     found: dict[str, list[int]] = {}
     names = set(record.evidence)
-    if run.copies:
+    if run.numbers:
         numbered = {name: number for name in names if (number := number_named(name))}
         found = {name: [copies[number]] for name, number in numbered.items() if number in copies}
         names -= numbered.keys()

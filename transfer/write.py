@@ -1,4 +1,4 @@
-"""Write records in blocks: validated, matched with stored ones, analysed and copied.
+"""Write records in blocks: read and validated, matched with stored ones, then analysed and copied.
 
 Everything runs within a single transaction opened by the caller: after any error nothing is written.
 """
@@ -7,10 +7,11 @@ import gc
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import datetime
 
 from django.db import connection
 from django.utils import timezone
@@ -18,7 +19,6 @@ from django.utils import timezone
 from access.viewer import Viewer
 from categories.models import LocalText, MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
-from memories.analysers import Analysers, analysers
 from memories.bulk_copy import InsertBlock, insert_block
 from memories.models import Memory
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
@@ -35,25 +35,20 @@ from memories.storage import (
     snapshots_update,
     targets_resolve,
 )
-from transfer import blocks
+from transfer.analysers import Analysers, analysers
 from transfer.blocks import AHEAD, Block, Incoming, blocks_read, one_thread
-from transfer.copies import copied, number_remember, numbers_settle
+from transfer.copies import copied
 from transfer.formats.base import Reading
-from transfer.match import block_match, edited_since_import, project_of, refuse_edited, settled
+from transfer.match import Matched, Matcher, edited_since_import, project_of, refuse_edited, settled
 from transfer.rows import Row, rows_finish, rows_write
-from transfer.state import (
-    ANALYZE_FROM,
-    ImportCounts,
-    ImportObserver,
-    ImportRun,
-    IndexSink,
-    WriteOptions,
-)
+from transfer.state import ImportCounts, ImportObserver, ImportRun, WriteOptions
 from transfer.vocabulary import deferred_write
 from web.distribution import is_distributed
 
 # Imports wait for each other, so that none misses the rows of another.
 IMPORT_LOCK = 0x6D6E656D6F
+# The tables are analysed after this many new rows, and each time there are sixteen times as many.
+_ANALYZE_FROM = 5_000
 # The columns that statements select by; analysing the long texts would cost as much as all of these.
 _LOOKED_UP = (
     "memories_memory (id, project_id, external_id, content_hash),"
@@ -76,125 +71,53 @@ def records_write(
     options: WriteOptions,
     refuse: Callable[[str, str], None],
     progress: Callable[[ImportCounts, float | None], None],
-    sink: IndexSink | None = None,
     observer: ImportObserver | None = None,
 ) -> ImportCounts:
     """Import all records of a source. Call it in a transaction, and bump the corpus afterwards."""
-    run = ImportRun(
-        viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), observer=observer, sink=sink
-    )
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
+    run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), observer)
+    with _tune_import(), ExitStack() as stack:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
         vocabulary_lock_shared(seconds=math.inf)
-        # Pending entries of GIN indexes are merged using this much memory.
-        cursor.execute("SET LOCAL work_mem = '64MB'")
-        # Check foreign keys with each block, not at the end: parents always come first.
-        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-    waiting: deque[tuple[Future[InsertBlock], bool]] = deque()
-    with ExitStack() as stack:
-        stack.enter_context(_tuned_interpreter())
-        if sink:
-            stack.callback(sink.close)
-        pool = stack.enter_context(analysers())
-        builder, writer = (stack.enter_context(one_thread(f"import-{name}")) for name in ("builder", "writer"))
+        matcher, writer = Matcher(run), _BlockWriter(run, stack)
         for block in stack.enter_context(blocks_read(reading)):
-            run.met += len(block.items)
             if rows := [item for item in block.items if isinstance(item, Row)]:
                 # They refer to memories before them.
-                while waiting:
-                    _block_insert(run, *waiting.popleft())
+                writer.store_all()
                 rows_write(run, rows)
-                progress(run.tally, block.fraction)
-                continue
-            built: Future[_Built] | None = None
-            unknown, changed = block_match(run, block)
-            # Before looking up names: the process of the sink takes a second to start.
-            staged = bool(unknown) and _goes_into_index(run, len(unknown) / len(block.items), block.fraction)
-            if new := _names_settle(run, block, unknown, changed):
-                built = builder.submit(_built, run, new, sink if staged and sink else pool)
-                waiting.append((writer.submit(_ready, built, run.vocabulary.lineages), staged))
-            # One in, one out: the analysers always have another block waiting.
-            if len(waiting) >= AHEAD:
-                _block_insert(run, *waiting.popleft())
-            # Names must be resolved with the vocabulary of their own block: the next block may change it.
-            if built:
-                built.result()
+            else:
+                writer.write(block, matcher.match(block))
             progress(run.tally, block.fraction)
-        while waiting:
-            _block_insert(run, *waiting.popleft())
-            progress(run.tally, 1.0)
-        if sink:
-            sink.end()
+        writer.store_all()
+        progress(run.tally, 1.0)
         deferred_write(run)
         rows_finish(run)
-        _supersede_named(run)
-        sessions_date(run.changed_sessions)
-        if run.tally.created:
-            outbox_add_batch(batch_id)
+        writer.finish()
         # Also for the foreign key checks at commit, which are planned once: for empty tables they would use any index.
-        if run.tally.created + run.tally.updated >= ANALYZE_FROM // 10:
+        if run.tally.created + run.tally.updated >= _ANALYZE_FROM // 10:
             _analyze(_SEARCHED)
-        if sink:
-            sink.finish()
     run.tally.made = dict(run.vocabulary.made)
     return run.tally
 
 
 @contextmanager
-def _tuned_interpreter() -> Iterator[None]:
-    """Tune the interpreter for many records and threads that wait for the database, and restore it."""
+def _tune_import() -> Iterator[None]:
+    """Tune the transaction for many rows, and the interpreter for many records and threads that wait for it."""
     thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
     # Collections scan all objects after this many new ones: there are many records, and none has cycles.
     gc.set_threshold(200_000, *thresholds[1:])
     # Continue at once after an answer of the database, not after five milliseconds of another thread.
     sys.setswitchinterval(0.0005)
     try:
+        with connection.cursor() as cursor:
+            # Pending entries of GIN indexes are merged using this much memory.
+            cursor.execute("SET LOCAL work_mem = '64MB'")
+            # Check foreign keys with each block, not at the end: parents always come first.
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         yield
     finally:
         gc.set_threshold(*thresholds)
         sys.setswitchinterval(interval)
-
-
-def _goes_into_index(run: ImportRun, share: float, fraction: float | None) -> bool:
-    """Whether the sink takes this block and the following ones, by an estimate of new memories still to come.
-
-    The estimate assumes the share of new memories of this block, and as much again as was read if the size is unknown.
-    """
-    expected = run.met / fraction if fraction else 2 * run.met
-    return run.sink is not None and run.sink.is_open(share * (expected - run.met + blocks.BLOCK))
-
-
-@dataclass(frozen=True, slots=True)
-class _Built:
-    """New memories of a block, and their terms, made by another process."""
-
-    snapshots: list[MemorySnapshot]
-    hashes: list[str]
-    terms: "Future[list[str]]"
-
-
-def _built(run: ImportRun, new: list[tuple[Incoming, int]], analyser: Analysers | IndexSink) -> _Built:
-    language = {project.id: project.language for project in run.projects.values()}
-    snapshots = [_image(run, one, memory_id) for one, memory_id in new]
-    texts = [memory_text(snapshot, language[snapshot.project_id]) for snapshot in snapshots]
-    terms = analyser.submit([snapshot.id for snapshot in snapshots], texts)
-    return _Built(snapshots, [one.content_hash for one, _ in new], terms)
-
-
-def _ready(built: "Future[_Built]", lineages: Mapping[int, tuple[int, ...]]) -> InsertBlock:
-    block = built.result()
-    return insert_block(block.snapshots, block.terms.result(), block.hashes, lineages)
-
-
-def _block_insert(run: ImportRun, ready: "Future[InsertBlock]", staged: bool) -> None:
-    block = ready.result()
-    snapshots_insert(block, run.viewer, of_batch=True, proven=run.proven)
-    if staged and run.sink:
-        run.sink.confirm(block)
-    run.tally.created += len(block.snapshots)
-    if run.tally.created >= run.analyze_at:
-        run.analyze_at *= 16
-        _analyze(_LOOKED_UP)
 
 
 def _analyze(tables: str) -> None:
@@ -207,20 +130,76 @@ def _analyze(tables: str) -> None:
         cursor.execute(f"ANALYZE {tables}")
 
 
-def _names_settle(
-    run: ImportRun, block: Block, new: list[Incoming], changed: list[tuple[Incoming, int]]
-) -> list[tuple[Incoming, int]]:
-    """Make or match all names and update changed memories. Returns the new ones with their ids."""
-    written = [*new, *(one for one, _ in changed)]
-    for one in written:
-        for note in one.found.notes:
-            run.note(one.location, note)
-    names = block.names
-    if len(written) < len(block.items):
-        # Make no names for records that are refused or unchanged.
-        kept = set(map(id, written))
-        names = names_of([one.record for one in block.items if isinstance(one, Incoming) and id(one) in kept])
-    if LocalText.objects.exists():
+class _BlockWriter:
+    """Stores matched blocks. While one is stored, threads and processes build the next ones."""
+
+    def __init__(self, run: ImportRun, stack: ExitStack) -> None:
+        self._run = run
+        self._pool: Analysers = stack.enter_context(analysers())
+        self._builder = stack.enter_context(one_thread("import-builder"))
+        self._liner = stack.enter_context(one_thread("import-lines"))
+        self._waiting: deque[Future[InsertBlock]] = deque()
+        self._analyze_at = _ANALYZE_FROM
+        # Locked rows that memories of this import refer to, by table.
+        self._proven: dict[str, set[int]] = {}
+        self._sessions: dict[tuple[int, str], int] = {}
+        # The earliest date of a memory in each session so far.
+        self._session_dates: dict[tuple[int, str], datetime] = {}
+        # The sessions of changed memories, dated again when all are stored.
+        self._changed_sessions: set[int | None] = set()
+        # Location, memory, project, and the names of the memories that it supersedes.
+        self._superseding: list[tuple[str, int, int, tuple[str, ...]]] = []
+
+    def write(self, block: Block, matched: Matched) -> None:
+        """Update changed memories, and begin to build the new ones. Stores the oldest block that waits for it."""
+        written = [*matched.new, *(one for one, _ in matched.changed)]
+        for one in written:
+            for note in one.found.notes:
+                self._run.note(one.location, note)
+        self._names_ensure(block, written)
+        self._sessions_ensure(written)
+        self._update(matched)
+        built: Future[_Built] | None = None
+        if matched.new:
+            numbered = self._numbered(matched.new)
+            built = self._builder.submit(self._build, numbered)
+            self._waiting.append(self._liner.submit(_lines, built, self._run.vocabulary.lineages))
+        # One in, one out: the analysers always have another block waiting.
+        if len(self._waiting) >= AHEAD:
+            self._store()
+        # Names must be resolved with the vocabulary of their own block: the next block may change it.
+        if built:
+            built.result()
+
+    def store_all(self) -> None:
+        while self._waiting:
+            self._store()
+
+    def finish(self) -> None:
+        """Write what relates memories, now that all are stored."""
+        self._supersede()
+        sessions_date(self._changed_sessions)
+        if self._run.tally.created:
+            outbox_add_batch(self._run.batch_id)
+
+    def _store(self) -> None:
+        block = self._waiting.popleft().result()
+        snapshots_insert(block, self._run.viewer, of_batch=True, proven=self._proven)
+        self._run.tally.created += len(block.snapshots)
+        if self._run.tally.created >= self._analyze_at:
+            self._analyze_at *= 16
+            _analyze(_LOOKED_UP)
+
+    def _names_ensure(self, block: Block, written: Sequence[Incoming]) -> None:
+        """Make or match all names of the records that are written."""
+        run, names = self._run, block.names
+        if len(written) < len(block.items):
+            # Make no names for records that are refused or unchanged.
+            kept = set(map(id, written))
+            names = names_of([one.record for one in block.items if isinstance(one, Incoming) and id(one) in kept])
+        if not LocalText.objects.exists():
+            names_ensure(names, run.vocabulary)
+            return
         # A name may mean another term in some projects.
         by_project: dict[int, list[MemoryRecord]] = {}
         for one in written:
@@ -229,104 +208,118 @@ def _names_settle(
             run.vocabulary.project_id = project_id
             names_ensure(names_of(records), run.vocabulary)
         run.vocabulary.project_id = None
-    else:
-        names_ensure(names, run.vocabulary)
-    _sessions_ensure(run, written)
-    _changed_update(run, changed)
-    if not new:
-        return []
-    numbered = list(zip(new, numbers_settle(run, [one.stored for one in new]), strict=True))
-    for one, memory_id in numbered:
-        number_remember(run, one.stored, memory_id)
-    settled(run, numbered)
-    return numbered
+
+    def _sessions_ensure(self, incoming: Sequence[Incoming]) -> None:
+        run = self._run
+        sessions: dict[tuple[int, str], SessionUse] = {}
+        for one in incoming:
+            record = one.record
+            if record.session:
+                key, at = (run.projects[project_of(run, record)].id, record.session), record.dated or run.now
+                if key not in self._session_dates or at < self._session_dates[key]:
+                    self._session_dates[key] = at
+                    sessions[key] = SessionUse(sessions[key].agent if key in sessions else record.agent, at)
+        if sessions:
+            self._sessions.update(sessions_ensure(sessions, run.vocabulary))
+
+    def _numbered(self, new: Sequence[Incoming]) -> list[tuple[Incoming, int]]:
+        run = self._run
+        numbered = list(zip(new, run.numbers.settle([one.stored for one in new]), strict=True))
+        for one, memory_id in numbered:
+            run.numbers.remember(one.stored, memory_id)
+        settled(run, numbered)
+        return numbered
+
+    def _build(self, new: Sequence[tuple[Incoming, int]]) -> "_Built":
+        language = {project.id: project.language for project in self._run.projects.values()}
+        snapshots = [self._image(one, memory_id) for one, memory_id in new]
+        texts = [memory_text(snapshot, language[snapshot.project_id]) for snapshot in snapshots]
+        return snapshots, [one.content_hash for one, _ in new], self._pool.submit(texts)
+
+    def _image(self, one: Incoming, memory_id: int) -> MemorySnapshot:
+        run, record = self._run, one.record
+        project_id = run.projects[project_of(run, record)].id
+        if record.supersedes:
+            self._superseding.append((one.location, memory_id, project_id, record.supersedes))
+        snapshot = record_snapshot(
+            record=record,
+            memory_id=memory_id,
+            project_id=project_id,
+            session_id=self._sessions[project_id, record.session] if record.session else None,
+            vocabulary=run.vocabulary,
+            made_by=MadeBy.IMPORT,
+            now=run.now,
+            raw=one.raw,
+            record_hash=one.record_hash,
+            title=one.title,
+        )
+        return snapshot if one.stored is None else copied(snapshot, one.stored, run.vocabulary)
+
+    def _update(self, matched: Matched) -> None:
+        run = self._run
+        before = snapshots_read(memory_id for _, memory_id in matched.changed)
+        copies = [] if run.options.overwrite else [pk for one, pk in matched.changed if one.stored is not None]
+        edited = edited_since_import(copies) if copies else {}
+        changes: list[tuple[MemorySnapshot, MemorySnapshot]] = []
+        for one, memory_id in matched.changed:
+            old = before[memory_id]
+            new = self._changed_image(one, old, has_new_id=memory_id in matched.renamed)
+            self._changed_sessions |= {old.session_id, new.session_id}
+            if memory_id in edited and changed_fields(old, new):
+                refuse_edited(run, one, memory_id, edited[memory_id])
+            else:
+                changes.append((old, new))
+                settled(run, [(one, memory_id)])
+        compared = len(changes)
+        changes = snapshots_update(changes)
+        # A copy from an export is compared with the memory itself, not by its hash.
+        run.tally.unchanged += compared - len(changes)
+        memories_audit(run.viewer, "import", changes, batch_id=run.batch_id)
+        run.tally.updated += len(changes)
+
+    def _changed_image(self, one: Incoming, old: MemorySnapshot, *, has_new_id: bool) -> MemorySnapshot:
+        record, new = one.record, self._image(one, old.id)
+        names_same_successor = _successors(old) == _successors(new)
+        given = record.created_at or record.happened_at
+        return replace(
+            new,
+            batch_id=old.batch_id,
+            state=record.state or (old.state if names_same_successor else Memory.State.ACTIVE.value),
+            state_reason=old.state_reason if one.stored is None else new.state_reason,
+            superseded_by_id=new.superseded_by_id or (old.superseded_by_id if names_same_successor else None),
+            created_at=old.created_at if "created_at" in one.found.volatile else given or old.created_at,
+            updated_at=record.updated_at or self._run.now,
+            external_id=(not has_new_id and old.external_id) or new.external_id,
+        )
+
+    def _supersede(self) -> None:
+        """Mark the memories that records supersede. Others keep their states and successors."""
+        run = self._run
+        found = targets_resolve((project_id, name) for _, _, project_id, names in self._superseding for name in names)
+        successors: dict[int, int] = {}
+        for location, memory_id, project_id, names in self._superseding:
+            for name in names:
+                older = found.get((project_id, name))
+                if older is None or older == memory_id:
+                    run.note(location, f"supersedes: {name!r} is not another memory of its project; left out")
+                else:
+                    successors[older] = memory_id
+        changes = [
+            (old, replace(old, state="superseded", superseded_by_id=successors[old.id], updated_at=run.now))
+            for old in snapshots_read(successors).values()
+            if old.state in (Memory.State.ACTIVE, Memory.State.PROPOSED) and old.superseded_by_id is None
+        ]
+        memories_audit(run.viewer, "supersede", snapshots_update(changes), batch_id=run.batch_id)
 
 
-def _sessions_ensure(run: ImportRun, incoming: list[Incoming]) -> None:
-    sessions: dict[tuple[int, str], SessionUse] = {}
-    for one in incoming:
-        record = one.record
-        if record.session:
-            key, at = (run.projects[project_of(run, record)].id, record.session), record.dated or run.now
-            if key not in run.session_dates or at < run.session_dates[key]:
-                run.session_dates[key] = at
-                sessions[key] = SessionUse(sessions[key].agent if key in sessions else record.agent, at)
-    if sessions:
-        run.sessions.update(sessions_ensure(sessions, run.vocabulary))
+_Built = tuple[list[MemorySnapshot], list[str], "Future[list[str]]"]
+"""New memories of a block, the hashes of their contents, and their terms, which another process makes."""
 
 
-def _image(run: ImportRun, one: Incoming, memory_id: int) -> MemorySnapshot:
-    record = one.record
-    project_id = run.projects[project_of(run, record)].id
-    if record.supersedes:
-        run.superseding.append((one.location, memory_id, project_id, record.supersedes))
-    snapshot = record_snapshot(
-        record=record,
-        memory_id=memory_id,
-        project_id=project_id,
-        session_id=run.sessions[project_id, record.session] if record.session else None,
-        vocabulary=run.vocabulary,
-        made_by=MadeBy.IMPORT,
-        now=run.now,
-        raw=one.raw,
-        record_hash=one.record_hash,
-        title=one.title,
-    )
-    return snapshot if one.stored is None else copied(snapshot, one.stored, run.vocabulary)
+def _lines(built: "Future[_Built]", lineages: Mapping[int, tuple[int, ...]]) -> InsertBlock:
+    snapshots, hashes, terms = built.result()
+    return insert_block(snapshots, terms.result(), hashes, lineages)
 
 
 def _successors(snapshot: MemorySnapshot) -> set[NamedLink]:
     return {link for link in snapshot.links if link.rel == SUPERSEDED_BY_REL}
-
-
-def _supersede_named(run: ImportRun) -> None:
-    """Mark the memories that records supersede, now that all are stored. Others keep their states and successors."""
-    found = targets_resolve((project_id, name) for _, _, project_id, names in run.superseding for name in names)
-    successors: dict[int, int] = {}
-    for location, memory_id, project_id, names in run.superseding:
-        for name in names:
-            older = found.get((project_id, name))
-            if older is None or older == memory_id:
-                run.note(location, f"supersedes: {name!r} is not another memory of its project; left out")
-            else:
-                successors[older] = memory_id
-    changes = [
-        (old, replace(old, state="superseded", superseded_by_id=successors[old.id], updated_at=run.now))
-        for old in snapshots_read(successors).values()
-        if old.state in (Memory.State.ACTIVE, Memory.State.PROPOSED) and old.superseded_by_id is None
-    ]
-    memories_audit(run.viewer, "supersede", snapshots_update(changes), batch_id=run.batch_id)
-
-
-def _changed_update(run: ImportRun, changed: list[tuple[Incoming, int]]) -> None:
-    before = snapshots_read(memory_id for _, memory_id in changed)
-    copies = [] if run.options.overwrite else [memory_id for one, memory_id in changed if one.stored is not None]
-    edited = edited_since_import(copies) if copies else {}
-    changes: list[tuple[MemorySnapshot, MemorySnapshot]] = []
-    for one, memory_id in changed:
-        old = before[memory_id]
-        new = _image(run, one, memory_id)
-        run.changed_sessions |= {old.session_id, new.session_id}
-        names_same_successor = _successors(old) == _successors(new)
-        given = one.record.created_at or one.record.happened_at
-        new = replace(
-            new,
-            batch_id=old.batch_id,
-            state=one.record.state or (old.state if names_same_successor else Memory.State.ACTIVE.value),
-            state_reason=old.state_reason if one.stored is None else new.state_reason,
-            superseded_by_id=new.superseded_by_id or (old.superseded_by_id if names_same_successor else None),
-            created_at=old.created_at if "created_at" in one.found.volatile else given or old.created_at,
-            updated_at=one.record.updated_at or run.now,
-            external_id=(memory_id not in run.renamed and old.external_id) or new.external_id,
-        )
-        if memory_id in edited and changed_fields(old, new):
-            refuse_edited(run, one, memory_id, edited[memory_id])
-        else:
-            changes.append((old, new))
-            settled(run, [(one, memory_id)])
-    compared = len(changes)
-    changes = snapshots_update(changes)
-    # A copy from an export is compared with the memory itself, not by its hash.
-    run.tally.unchanged += compared - len(changes)
-    memories_audit(run.viewer, "import", changes, batch_id=run.batch_id)
-    run.tally.updated += len(changes)

@@ -13,7 +13,7 @@ from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewe
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.queries import visible_suggestions
 from curation.suggestions.services import policy_set
-from memories.services import ChangeRefusedError, NotAllowedError
+from memories.refusals import ChangeRefusedError, NotAllowedError
 from web.admin import ShownOnlyAdmin
 
 

@@ -25,16 +25,11 @@ from curation.suggestions.queries import contradicted, suggestions_matching, tur
 from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
 from memories.models import Memory, Project
+from memories.refusals import ChangeRefusedError, MemoryNotFoundError, NotAllowedError
 from memories.resolve import RecordNames, names_ensure
-from memories.services import (
-    ChangeRefusedError,
-    MemoryNotFoundError,
-    NotAllowedError,
-    memory_classify,
-    memory_restore,
-    memory_supersede,
-)
+from memories.services import memory_classify, memory_restore
 from memories.snapshot import Ref
+from memories.supersession import memory_supersede
 from web.errors import Refusal
 
 AppliedChange = dict[str, Any]

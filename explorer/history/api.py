@@ -17,7 +17,8 @@ from memories.changes import ChangedMemory, ChangeFeed, changes, newest_changes
 from memories.history import History, maker_of, memory_history
 from memories.queries import visible_to
 from memories.recalls import DAYS_KEPT, Recalls, recalls_of
-from memories.services import MemoryNotFoundError, memory_version_restore
+from memories.refusals import MemoryNotFoundError
+from memories.services import memory_version_restore
 from text.dates import check_start, start_of
 from text.formatting import legible
 from web.errors import GUARDED, close_to, errors

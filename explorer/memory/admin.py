@@ -23,16 +23,8 @@ from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewe
 from memories.models import Memory
 from memories.queries import visible_to
 from memories.records import MemoryChanges, MemoryRecord
-from memories.services import (
-    AlreadyExistsError,
-    ChangeRefusedError,
-    MemoryNotFoundError,
-    NotAllowedError,
-    memory_archive,
-    memory_delete,
-    memory_restore,
-    memory_update,
-)
+from memories.refusals import AlreadyExistsError, ChangeRefusedError, MemoryNotFoundError, NotAllowedError
+from memories.services import memory_archive, memory_delete, memory_restore, memory_update
 from search.word_condition import has_words
 from web.admin import Lines, Prose
 from web.validation import reasons

@@ -20,15 +20,8 @@ from explorer.memory.api import ChangeRequest, MemoryPatch, Written, answer_writ
 from memories.models import Memory
 from memories.queries import memory_version
 from memories.records import MemoryId, Slug100, StrictMemoryRecord
-from memories.services import (
-    ChangeRefusedError,
-    memory_create,
-    memory_delete,
-    memory_link,
-    memory_restore,
-    memory_update,
-    memory_upsert,
-)
+from memories.refusals import ChangeRefusedError
+from memories.services import memory_create, memory_delete, memory_link, memory_restore, memory_update, memory_upsert
 from memories.storage import one_revision, outbox_stamp
 from web.distribution import is_distributed
 from web.errors import GUARDED, Error, errors

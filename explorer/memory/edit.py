@@ -17,15 +17,8 @@ from memories.history import memory_history
 from memories.models import Memory, Project
 from memories.queries import MemoryDetail, memory_version
 from memories.records import MemoryChanges, StrictMemoryRecord
-from memories.services import (
-    ChangeRefusedError,
-    VersionConflictError,
-    memory_archive,
-    memory_create,
-    memory_delete,
-    memory_restore,
-    memory_update,
-)
+from memories.refusals import ChangeRefusedError, VersionConflictError
+from memories.services import memory_archive, memory_create, memory_delete, memory_restore, memory_update
 from web.admin import Lines, Prose
 from web.errors import Refusal
 from web.validation import reasons

@@ -27,7 +27,7 @@ from explorer.memory.edit import (
     memory_write_new,
 )
 from memories.queries import MemoryDetail, memory_details
-from memories.services import MemoryNotFoundError, NotAllowedError
+from memories.refusals import MemoryNotFoundError, NotAllowedError
 from search.near_duplicates import near_duplicates
 from web.errors import Refusal
 

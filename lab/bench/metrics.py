@@ -36,7 +36,7 @@ METRICS: dict[str, str] = {
     "ratio_engine_search_p95_tantivy_raw": "× tantivy-raw, the same work, search at p95",
     "ratio_engine_explore_p95_tantivy_raw": "× tantivy-raw, the same work, explore at p95",
     **{f"ratio_queries_{_key(name)}": f"queries compared with {name}" for name in COMPARED},
-    "import_seconds": "import into Postgres, with the index written meanwhile, s",
+    "import_seconds": "import into Postgres, s",
     "index_seconds": "then until the index is read, s",
     "import_rate": "import into Postgres, memories/s",
     "findable_rate": "import until findable, memories/s",

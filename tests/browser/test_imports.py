@@ -32,8 +32,6 @@ def site(live_server, settings, tmp_path, monkeypatch):
     monkeypatch.setattr("transfer.jobs.start_once", lambda arguments: None)
     monkeypatch.setattr("transfer.previews.start_once", lambda arguments: Thread(target=make_previews_here).start())
     monkeypatch.setattr("transfer.previews._START_SECONDS", 0.0)
-    monkeypatch.setattr("transfer.process.ImportSink", None)
-    monkeypatch.setattr("transfer.follow.process.ImportSink", None)
     monkeypatch.delenv("CLAUDE_MEM_DATA_DIR", raising=False)
     monkeypatch.setattr("transfer.views.PART", 64)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)

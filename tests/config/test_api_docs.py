@@ -16,7 +16,7 @@ from access.keys import make_key
 from access.viewer import SCOPES, command_viewer
 from config import api as api_module
 from config.api import api
-from memories import services
+from memories import refusals
 from memories.records import StrictMemoryRecord
 from search.facets import FACETS
 from search.histogram import NO_DAYS, build_histogram
@@ -26,7 +26,7 @@ from web.validation import field_names
 
 TEXT = (settings.BASE_DIR / "docs" / "api.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-SOURCES = [inspect.getsource(module) for module in (api_module, errors, responses, params, keys, services)]
+SOURCES = [inspect.getsource(module) for module in (api_module, errors, responses, params, keys, refusals)]
 ERROR = re.compile(r'(?:ApiError\(\s*\d{3},\s*|\bcode(?:: str)? = )"(\w+)"')
 EXAMPLES = [text for kind, text in BLOCKS if kind == "sh" and "curl" in text]
 

@@ -5,7 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from explorer.explore.page import build_context, problem_notices, typed_notices
+from explorer.explore.answer import PageAnswer
+from explorer.explore.page import ExplorerContext, problem_notices, typed_notices
 from explorer.page_query import PageQuery
 from search.baseline_counts import CorpusCounts
 from search.facets import Facet, FacetValue
@@ -56,7 +57,7 @@ def test_title_status_and_total():
 
 def test_match_is_explained_with_the_time_it_took():
     assert (
-        context_of(matched_by="112 contain “harbour”", timings={"search": 13.6}).matched
+        context_of(matched_by="112 contain “harbour”", timings={"search": 13.6}).match_text
         == "112 contain “harbour” · 14 ms"
     )
 
@@ -77,7 +78,9 @@ def test_hidden_memories_are_named_with_a_way_to_them():
 )
 def test_zero_results_say_once_that_no_memory_has_the_words(words, shown):
     query = query_of("q=zebra")
-    found = build_context(query, answer(query, total=0, hits=(), matched_by=words, corpus=CORPUS)).matched
+    found = ExplorerContext(
+        query, PageAnswer(answer(query, total=0, hits=(), matched_by=words, corpus=CORPUS))
+    ).match_text
     assert re.fullmatch(rf"{shown} \d+ ms", found)
 
 
@@ -87,7 +90,7 @@ def test_empty_state_names_the_filters_and_what_each_removal_would_give():
         FilterRelaxation("q", "zebra", "the words “zebra”", 0, query_of("tag=tea")),
         FilterRelaxation("tag", "tea", "tag tea", 14, query_of("q=zebra")),
     )
-    context = build_context(query, answer(query, total=0, hits=(), relaxations=without, corpus=CORPUS))
+    context = ExplorerContext(query, PageAnswer(answer(query, total=0, hits=(), relaxations=without, corpus=CORPUS)))
     assert context.empty.message == "Nothing matches the words “zebra”, tag tea."
     assert [(link.label, link.count, link.url) for link in context.empty.relaxations] == [
         ("the words “zebra”", "0", ""),

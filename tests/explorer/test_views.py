@@ -6,12 +6,15 @@ import weakref
 from urllib.parse import unquote_plus
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
+from django.core.exceptions import PermissionDenied
 from django.core.management import call_command
 from django.test import Client
+from django.views.defaults import permission_denied
 from django_htmx.middleware import HtmxDetails
 
 from access.models import Membership
+from config.urls import bad_request, server_error
 from explorer.http import page_response
 from memories.models import Memory, Project
 from tests.html import html_of
@@ -249,6 +252,17 @@ def test_statements_do_not_grow_with_what_is_shown(reader, django_assert_max_num
 # --- error pages ----------------------------------------------------------------------------------------------------
 
 
+def test_error_pages_say_what_to_do(reader, rf, django_assert_num_queries, settings):
+    settings.DEBUG = False
+    assert "Page not found" in html_of(reader.get("/nowhere/"))
+    with django_assert_num_queries(0):
+        assert "Something went wrong" in server_error(rf.get("/")).text
+    request = rf.get("/")
+    request.user, request.htmx = AnonymousUser(), HtmxDetails(request)
+    for page in (bad_request(request, ValueError()), permission_denied(request, PermissionDenied())):
+        assert "every memory, by words and by filters" in page.text
+
+
 def test_page_leaves_nothing_of_itself_to_the_garbage_collector(rf, admin_user):
     class Shown:
         pass
@@ -259,7 +273,7 @@ def test_page_leaves_nothing_of_itself_to_the_garbage_collector(rf, admin_user):
     request.user, request.htmx = admin_user, HtmxDetails(request)
     gc.disable()
     try:
-        page_response(request, "400.html", {"shown": shown}, partial="", timings={})
+        page_response(request, "400.html", {"shown": shown, "length": 0}, partial="", timings={})
         del shown
         assert watched() is None
     finally:

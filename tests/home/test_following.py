@@ -32,9 +32,8 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def no_index(settings, tmp_path, monkeypatch):
+def home(settings, tmp_path):
     settings.HOME = tmp_path
-    monkeypatch.setattr("transfer.follow.process.ImportSink", None)
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from tests.home.conftest import make_previews_when_asked
 from tests.html import html_of
 from transfer import jobs, previews, uploads
 from transfer import process as import_process
-from transfer.formats.base import Importer, ImportFailedError, Options, Reading, SourceRecord
+from transfer.formats.base import ImportFailedError, Options, Reading, SourceRecord
+from transfer.formats.importer import Importer
 from transfer.jobs import FullRightsError, ImportForbiddenError, JobStateError
 from transfer.models import ImportJob
 from transfer.process import jobs_run
@@ -44,7 +45,6 @@ def place(settings, tmp_path, monkeypatch):
     settings.HOME = tmp_path
     monkeypatch.setattr("transfer.jobs.start_once", lambda arguments: None)
     make_previews_when_asked(monkeypatch)
-    monkeypatch.setattr("transfer.process.ImportSink", None)
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
     for name in ("CLAUDE_MEM_DATA_DIR", "CLAUDE_CONFIG_DIR", "MEMORY_FILE_PATH", "BASIC_MEMORY_CONFIG_DIR"):
         monkeypatch.delenv(name, raising=False)

@@ -20,9 +20,9 @@ from memories.services import (
     memory_create,
     memory_delete,
     memory_restore,
-    memory_supersede,
     memory_update,
 )
+from memories.supersession import memory_supersede
 from transfer.undo import batch_undo
 
 EVERYTHING = command_viewer()

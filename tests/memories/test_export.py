@@ -10,7 +10,8 @@ from access.viewer import Viewer
 from categories.models import ConceptLink, FormerPath, Relationship, TagAlias
 from memories.models import Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
-from memories.services import memory_create, memory_delete, memory_supersede, memory_update
+from memories.services import memory_create, memory_delete, memory_update
+from memories.supersession import memory_supersede
 from tests.memories.imports import EVERYTHING, LINKED, VOCABULARY, batch_counts, failing, last_batch, memories, run
 from transfer.export import Selection, export_lines
 

@@ -28,9 +28,9 @@ from transfer.follow.services import (
     source_stop,
 )
 from transfer.follow.sync import Choices, FollowedMeanwhileError, source_has_changed, source_sync
-from transfer.formats import markdown
 from transfer.formats.base import ImportFailedError
 from transfer.formats.registry import importer_for
+from transfer.formats.trees import FileTree
 
 pytestmark = pytest.mark.django_db
 
@@ -192,8 +192,8 @@ def test_only_changed_notes_are_read(notes, monkeypatch):
     follow(notes)
     write(notes / "sencha.md", "# Sencha\n\nSteamed.")
     opened = []
-    read_bytes = markdown._bytes
-    monkeypatch.setattr(markdown, "_bytes", lambda file, root: opened.append(file.name) or read_bytes(file, root))
+    real = FileTree.read
+    monkeypatch.setattr(FileTree, "read", lambda *arguments: opened.append(arguments[1].name) or real(*arguments))
     assert read(notes) == (0, 1, 0, 0)
     assert opened == ["sencha.md"]
 

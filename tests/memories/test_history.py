@@ -11,15 +11,9 @@ from memories.history import EventNotFoundError, TermGoneError, _audited, memory
 from memories.models import Memory, Project
 from memories.queries import memory_version
 from memories.records import MemoryChanges, MemoryRecord
-from memories.services import (
-    NotAllowedError,
-    VersionConflictError,
-    memory_create,
-    memory_delete,
-    memory_supersede,
-    memory_update,
-    memory_version_restore,
-)
+from memories.refusals import NotAllowedError, VersionConflictError
+from memories.services import memory_create, memory_delete, memory_update, memory_version_restore
+from memories.supersession import memory_supersede
 
 pytestmark = pytest.mark.django_db
 EVERYTHING = command_viewer()

@@ -13,7 +13,6 @@ from django.utils import timezone
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink, Relationship
-from memories import analysers
 from memories.models import Corpus, ImportBatch, Memory, MemoryLink, Project
 from memories.records import MemoryChanges
 from memories.services import memory_delete, memory_update
@@ -29,7 +28,7 @@ from tests.memories.imports import (
     memories,
     run,
 )
-from transfer import blocks, write
+from transfer import analysers, blocks, write
 from transfer import run as batches
 from transfer.formats.base import Reading, SourceRecord
 from transfer.formats.registry import importer_for
@@ -269,10 +268,10 @@ def test_one_path_that_fails_does_not_stop_the_next(jsonl, tmp_path):
 def test_an_interrupted_import_is_rolled_back_and_says_so(jsonl, monkeypatch):
     before = counts()
 
-    def interrupted(run, ready, staged):
+    def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(write, "_block_insert", interrupted)
+    monkeypatch.setattr(write, "snapshots_insert", interrupted)
     assert "Interrupted: the import is rolled back" in failing(jsonl(*memories(5)))
     assert counts() == before
     assert (last_batch().state, last_batch().report["error"]) == ("failed", "It was interrupted.")

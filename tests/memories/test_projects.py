@@ -6,7 +6,7 @@ from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
 from memories.models import Corpus, Memory, Project
 from memories.projects import project_create, project_update
-from memories.services import ChangeRefusedError, NotAllowedError
+from memories.refusals import ChangeRefusedError, NotAllowedError
 
 pytestmark = pytest.mark.django_db
 

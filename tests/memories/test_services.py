@@ -9,20 +9,22 @@ from categories.models import Category, CategoryLink, Concept, ConceptLink, Enti
 from memories.history import memory_history
 from memories.models import Corpus, Memory, MemoryLink, Project
 from memories.records import MemoryChanges, MemoryRecord
-from memories.services import (
+from memories.refusals import (
     AlreadyExistsError,
     ChangeRefusedError,
     MemoryNotFoundError,
     NotAllowedError,
     SuccessorError,
+)
+from memories.services import (
     memory_archive,
     memory_create,
     memory_delete,
     memory_restore,
-    memory_supersede,
     memory_update,
     memory_version_restore,
 )
+from memories.supersession import memory_supersede
 
 pytestmark = pytest.mark.django_db
 EVERYTHING = command_viewer()

@@ -6,7 +6,8 @@ from urllib.parse import parse_qsl
 from access.viewer import Viewer, command_viewer
 from memories.models import Memory, Project
 from memories.records import MemoryChanges
-from memories.services import memory_archive, memory_restore, memory_supersede, memory_update
+from memories.services import memory_archive, memory_restore, memory_update
+from memories.supersession import memory_supersede
 from search.query import SearchQuery
 from search.run import run
 from search.why_not import why_not

@@ -18,7 +18,8 @@ from agent_tools.tools import ToolRefusedError, call
 from categories.models import Category, Concept, Entity, Relationship
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
-from memories.services import memory_create, memory_delete, memory_supersede
+from memories.services import memory_create, memory_delete
+from memories.supersession import memory_supersede
 from tests.search.conftest import EVERY_COUNT
 from web.cache import clear_caches
 
@@ -191,7 +192,7 @@ PAGES = [
     "/graph/entity/person:Mio/?depth=2",
     "/graph/entity/zed:zanzibar/",
     "/graph/concept/temperature/",
-    "/graph/path/?from=person:Mio&to=zanzibr&together=1",
+    "/graph/entity/person:Mio/?to=zanzibr&together=1",
 ]
 
 

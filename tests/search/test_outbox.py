@@ -15,14 +15,8 @@ from categories.models import Category
 from memories import storage
 from memories.models import ImportBatch, Memory, OutboxEntry, Project
 from memories.records import MemoryChanges, MemoryRecord
-from memories.services import (
-    memory_archive,
-    memory_create,
-    memory_delete,
-    memory_restore,
-    memory_supersede,
-    memory_update,
-)
+from memories.services import memory_archive, memory_create, memory_delete, memory_restore, memory_update
+from memories.supersession import memory_supersede
 from search.engines.index import outbox
 
 EVERYTHING = command_viewer()

@@ -7,7 +7,7 @@ from django.test import Client
 from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Chunk, Corpus, EmbeddingModel, Memory, Project
-from memories.services import MemoryNotFoundError
+from memories.refusals import MemoryNotFoundError
 from search.similar import SimilarRequest, similar_memories, similar_to_text
 from tests.explorer.memory.test_memory_page import make
 from tests.search.conftest import BOTH_ENGINES

@@ -8,7 +8,7 @@ from django.test import Client
 from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Memory, Project
-from memories.services import MemoryNotFoundError
+from memories.refusals import MemoryNotFoundError
 from search.timeline import TimelineRequest, timeline
 from tests.search.conftest import BOTH_ENGINES
 from web.params import QueryError

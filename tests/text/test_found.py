@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from text.analysis import index_terms, languages
-from text.bulk_terms import placed_terms
+from text.analysis import index_terms, languages, tokens
 from text.highlight import matched_spans
 from text.query_syntax import parse_text
 
@@ -83,23 +82,10 @@ def test_what_is_found_is_marked_from_letter_to_letter(words, language):
         assert all(not unicodedata.combining(text[end]) for _, end in spans), (text, word, spans)
 
 
-@given(st.lists(TEXTS.map(" ".join), min_size=1, max_size=4), LANGUAGES, st.booleans())
-def test_terms_of_an_import_are_those_of_the_analysis(texts, language, is_joined):
-    fields = list(zip(texts, "ADBC", strict=False))
-    placed = placed_terms(fields, language, is_joined=is_joined).vector
-    expected = index_terms(fields, language, is_joined=is_joined)
-    assert _places(placed) == {term: set(places) for term, places in expected.items()}
-
-
-def _places(vector):
-    places = {}
-    for entry in vector.split(" '") if vector else ():
-        term, _, written = entry.rpartition("':")
-        for one in written.split(","):
-            places.setdefault(term.removeprefix("'").replace("''", "'").replace("\\\\", "\\"), set()).add(
-                (int(one[:-1]), one[-1])
-            )
-    return places
+@given(TEXTS.map(" ".join), LANGUAGES)
+def test_terms_of_a_document_are_those_of_its_tokens(text, language):
+    placed = {(term, at) for token in tokens(text, language, 1) for term, at in token.terms}
+    assert placed == {(term, at) for term, places in index_terms([(text, "D")], language).items() for at, _ in places}
 
 
 @pytest.mark.parametrize("language", languages())

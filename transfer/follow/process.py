@@ -16,7 +16,6 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from memories.models import FollowedSource
-from search.engines.index.import_sink import ImportSink
 from transfer.follow.sync import Choices, FollowedMeanwhileError, source_sync
 from transfer.follow.watch import SourceWatch
 from transfer.formats.base import ImportFailedError
@@ -92,7 +91,7 @@ class Follower:
                 return _pause(_processor_seconds() - used), True
             viewer = viewer_of_starter(source)
             check_may_import_all(viewer)
-            outcome = source_sync(source, Choices(viewer, ImportSink))
+            outcome = source_sync(source, Choices(viewer))
         except FollowedMeanwhileError as error:
             logger.info("%s", error)
             return _LOOK_SECONDS, False

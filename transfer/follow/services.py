@@ -18,7 +18,8 @@ from memories.services import memory_delete
 from transfer.follow.seen import seen_forget
 from transfer.follow.sync import DELETE, GONE, KEEP, memories_return, record_from_stored
 from transfer.formats import documents
-from transfer.formats.base import Importer, ImportFailedError, Reading, RefusedRecord, SourceRecord
+from transfer.formats.base import ImportFailedError, Reading, RefusedRecord, SourceRecord
+from transfer.formats.importer import Importer
 from transfer.formats.registry import IMPORTERS, importer_named
 from transfer.run import ImportChoices, import_path
 from transfer.state import ImportCounts

@@ -33,21 +33,13 @@ from transfer.follow.seen import (
     seen_write,
     stamp_of,
 )
-from transfer.formats.base import (
-    Following,
-    Importer,
-    ImportFailedError,
-    Options,
-    Reading,
-    Records,
-    RefusedRecord,
-    SourceRecord,
-)
+from transfer.formats.base import ImportFailedError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.importer import Following, Importer
 from transfer.formats.registry import importer_named
 from transfer.formats.sources import Source
 from transfer.match import edited_since_import
 from transfer.run import ImportChoices, Outcome, import_path
-from transfer.state import ImportCounts, OpenSink
+from transfer.state import ImportCounts
 
 GONE = "It is no longer in its source."
 # If more memories than this, and more than half, are gone at once, somebody is asked: the file may be another one.
@@ -70,10 +62,9 @@ class FollowedMeanwhileError(ImportFailedError):
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How a source is read: the viewer who writes, and the index that large readings write to."""
+    """How a source is read: the viewer that writes, and functions that are called meanwhile."""
 
     viewer: Viewer
-    open_sink: OpenSink | None = None
     progress: ProgressCall = lambda tally, fraction: None
     refused: Callable[[RefusedRecord], None] = lambda refusal: None
 
@@ -115,7 +106,6 @@ def source_sync(source: FollowedSource, choices: Choices) -> Outcome | None:
             choices=ImportChoices(source.project),
             refused=choices.refused,
             progress=choices.progress,
-            open_sink=choices.open_sink,
             reading=Reading(_after(first, records), sync.fraction),
             observer=sync,
         )

@@ -18,16 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from transfer.formats import csv_table, documents
-from transfer.formats.base import (
-    Column,
-    Importer,
-    ImportFailedError,
-    NotReadableError,
-    Options,
-    Part,
-    Reading,
-    Records,
-)
+from transfer.formats.base import Column, ImportFailedError, NotReadableError, Options, Reading, Records
+from transfer.formats.importer import Importer, Part
 from transfer.formats.sources import Document, Source, unzipped
 from transfer.formats.trees import UNREADABLE, archive_opened
 from transfer.formats.unknown import what_it_is

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from memories.records import MAX_CONTENT
-from transfer.formats.base import Importer, NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
+from transfer.formats.importer import Importer
 from transfer.formats.jsonl import records_of_lines
 from transfer.formats.sources import Document, Source
 

@@ -11,17 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from transfer.formats.base import (
-    Following,
-    Importer,
-    NotReadableError,
-    Options,
-    Reading,
-    Records,
-    RefusedRecord,
-    SourceRecord,
-)
+from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text, sections
+from transfer.formats.importer import Following, Importer
 from transfer.formats.sources import (
     DamagedError,
     Document,

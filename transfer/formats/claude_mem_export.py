@@ -12,10 +12,20 @@ from typing import Any
 from django.utils import timezone
 
 from memories.records import normalise_tag, slug_name
-from transfer.export import Line
 from transfer.formats.claude_mem import SOURCE, hash_of_texts, observation_content, summary_content
 from transfer.formats.drafts import fields_of, listed, plain_text
-from transfer.formats.export import Lines, Waiting, as_there, json_bytes, json_list, original, own_title, spelt, type_of
+from transfer.formats.export import (
+    Line,
+    Lines,
+    Waiting,
+    as_there,
+    json_bytes,
+    json_list,
+    original,
+    own_title,
+    spelt,
+    type_of,
+)
 
 _OBSERVATION = (
     *("id", "memory_session_id", "project", "text", "type", "title", "subtitle", "facts", "narrative", "concepts"),
@@ -37,7 +47,7 @@ _OF_SESSIONS = frozenset({"content_session_id", "platform_source", "memory_sessi
 Row = dict[str, Any]
 
 
-def written(lines: Lines) -> Iterator[bytes]:
+def write(lines: Lines) -> Iterator[bytes]:
     """The document. Observations are written as they come, the other lists and what counts them after these."""
     now = timezone.now()
     head = {"exportedAt": _iso(now), "exportedAtEpoch": _epoch(now), "query": ""}

@@ -9,9 +9,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from categories.paths import MAX_DEPTH
-from transfer.formats.base import Importer, NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
-from transfer.formats.jsonl import records_of_lines
+from transfer.formats.importer import Importer
+from transfer.formats.jsonl import rows_of_documents
 from transfer.formats.sources import Document, Source
 
 SOURCE = "concept-rag"
@@ -69,26 +70,15 @@ def read(path: Path, options: Options) -> Reading:
 
     def records() -> Records:
         names = _names_of(documents, options)
-        for document in documents:
-            for location, row in _rows(document, options):
-                if isinstance(row, RefusedRecord):
-                    yield row
-                elif kind := _kind_of(row):
-                    yield from _READERS[kind](location, row, names)
-                else:
-                    yield RefusedRecord(location, "is no row of a table of concept-rag")
+        for location, row in rows_of_documents(documents, options):
+            if isinstance(row, RefusedRecord):
+                yield row
+            elif kind := _kind_of(row):
+                yield from _READERS[kind](location, row, names)
+            else:
+                yield RefusedRecord(location, "is no row of a table of concept-rag")
 
     return Reading(records())
-
-
-def _rows(document: Document, options: Options) -> Iterator[tuple[str, Row | RefusedRecord]]:
-    with document.opened() as lines:
-        for line in records_of_lines(lines, options):
-            location = document.place(line.location)
-            if isinstance(line, RefusedRecord):
-                yield location, RefusedRecord(location, line.reason)
-            else:
-                yield location, line.data
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +92,14 @@ class _Names:
 def _names_of(documents: list[Document], options: Options) -> _Names:
     parents: dict[str, tuple[str, str]] = {}
     sources: dict[str, str] = {}
-    for document in documents:
-        for _, row in _rows(document, options):
-            if isinstance(row, RefusedRecord):
-                continue
-            kind = _kind_of(row)
-            if kind == "category" and (name := plain_text(row["category"])):
-                parents[plain_text(row.get("id"))] = (name, plain_text(row.get("parent_category_id")))
-            elif kind == "catalog":
-                sources.setdefault(plain_text(row.get("source")), plain_text(row.get("id")))
+    for _, row in rows_of_documents(documents, options):
+        if isinstance(row, RefusedRecord):
+            continue
+        kind = _kind_of(row)
+        if kind == "category" and (name := plain_text(row["category"])):
+            parents[plain_text(row.get("id"))] = (name, plain_text(row.get("parent_category_id")))
+        elif kind == "catalog":
+            sources.setdefault(plain_text(row.get("source")), plain_text(row.get("id")))
     paths: dict[str, str] = {}
     for name, parent in parents.values():
         steps = [name]

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transfer.formats.base import Importer, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, RefusedRecord, SourceRecord
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
+from transfer.formats.importer import Importer
 from transfer.formats.sources import Document, Source, document_reading
 
 _CHATGPT = {"mapping", "title"}
@@ -16,7 +17,6 @@ _CLAUDE = {"uuid", "chat_messages"}
 _CLAUDE_PROJECT = {"uuid", "name", "docs"}
 _CLAUDE_MEMORY = {"conversations_memory", "account_uuid"}
 _SPEAKERS = {"user": "User", "human": "User", "assistant": "Assistant"}
-_NOT_SAID = frozenset({"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context"})
 # The longest path through the messages of a conversation.
 _MAX_TURNS = 100_000
 

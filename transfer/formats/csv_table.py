@@ -11,7 +11,6 @@ from pathlib import Path
 from transfer.formats.base import (
     Column,
     ColumnsError,
-    Importer,
     ImportFailedError,
     NotReadableError,
     Options,
@@ -22,6 +21,7 @@ from transfer.formats.base import (
     damage_text,
 )
 from transfer.formats.drafts import Draft, listed
+from transfer.formats.importer import Importer
 from transfer.formats.sources import Document, Source, encoding_of
 
 _DELIMITERS = ",;\t|"

@@ -17,16 +17,16 @@ from typing import Any
 from categories.paths import MAX_DEPTH
 from text.formatting import plural
 from transfer.formats import csv_table, document_process, jsonl, markdown
-from transfer.formats.base import Importer, NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
 from transfer.formats.document_parts import Part, parts_of_pages, parts_of_text
 from transfer.formats.document_reader import DocumentReader, DocumentText
 from transfer.formats.drafts import Draft, listed
+from transfer.formats.importer import Importer
 from transfer.formats.sources import Source, encoding_of
 from transfer.formats.trees import FileTree, TreeFile, UnreadableFileError
 
 _MAX_TEXT_BYTES = 4 * document_process.MAX_TEXT
 _MAX_BYTES = {"pdf": 1024**3, "html": 64 * 1024**2}
-_START = 4096
 _PDF = (".pdf",)
 _HTML = (".html", ".htm", ".xhtml")
 _TEXT = (".txt", ".text", ".rst", ".org", ".adoc")
@@ -65,9 +65,9 @@ def knows(source: Source) -> bool:
     if not path.is_file() or source.is_archive:
         return False
     with path.open("rb") as file:
-        kind = _kind_of(path.name, file.read(_START))
+        kind = _kind_of(path.name, file.read(markdown.START))
     if kind == "text":
-        return not jsonl.knows(path) and not csv_table.knows(source)
+        return not jsonl.knows(source) and not csv_table.knows(source)
     return kind in ("pdf", "html")
 
 
@@ -86,7 +86,9 @@ def _kind_of(name: str, start: bytes) -> str:
 def read(path: Path, options: Options) -> Reading:
     tree = FileTree(path)
     files = list(tree.files())
-    if not any(file.suffix in SUFFIXES or _kind_of(file.name, tree.start(file, _START)) for file in files[:_LOOKED_AT]):
+    if not any(
+        file.suffix in SUFFIXES or _kind_of(file.name, tree.start(file, markdown.START)) for file in files[:_LOOKED_AT]
+    ):
         raise NotReadableError(f"{path}: holds no documents ({', '.join(SUFFIXES)}).")
     # The resolved name, since the path may be `.`; a single file does not name a project.
     project = options.project or (path.resolve().name if path.is_dir() else "")
@@ -117,7 +119,7 @@ class _Documents:
 
     def __post_init__(self) -> None:
         starts = (
-            (file.name, self.tree.start(file, _START) if file.suffix in markdown.SUFFIXES else b"")
+            (file.name, self.tree.start(file, markdown.START) if file.suffix in markdown.SUFFIXES else b"")
             for file in self.files
             if file.suffix in SUFFIXES
         )
@@ -125,10 +127,10 @@ class _Documents:
         self.notes = markdown.Folder(self.project, markdown.names_of(starts), is_vault, SUFFIXES)
 
     def records(self, file: TreeFile) -> Found:
-        kind = _kind_of(file.name, self.tree.start(file, _START))
+        kind = _kind_of(file.name, self.tree.start(file, markdown.START))
         try:
             if kind == "markdown":
-                yield self._note(file)
+                yield markdown.read_note(self.tree, file, self.notes)
             elif kind:
                 yield from self._document(file, kind, self._text(file, kind))
             elif file.suffix in _PDF:
@@ -149,10 +151,6 @@ class _Documents:
             more = f" and {len(self.others) - 8} other kinds" if len(self.others) > 8 else ""
             count = plural(self.others.total(), "other file")
             yield RefusedRecord(count, f"no document, not read: {kinds}{more}")
-
-    def _note(self, file: TreeFile) -> SourceRecord | RefusedRecord:
-        data = self.tree.read(file, markdown.MAX_BYTES)
-        return markdown.note(file.name, data, file.modified, self.notes)
 
     def _text(self, file: TreeFile, kind: str) -> DocumentText:
         if kind != "text":

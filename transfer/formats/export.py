@@ -7,17 +7,15 @@ import json
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection, transaction
-
 from memories.records import DEFAULT_TYPE, derived_title, normalise_tag, slug_name
-from transfer.export import Line
 from transfer.formats.drafts import plain_text
 
 PIECE = 64 * 1024
+
+Line = dict[str, Any]
 
 Lines = Callable[[], Iterable[Line]]
 """Begins the lines of an export; called again, it gives the same lines."""
@@ -38,16 +36,6 @@ class Format:
     has_states: bool = True
     has_rows: bool = False
     """Whether it writes the rows of tables too."""
-
-
-@contextmanager
-def one_state() -> Iterator[None]:
-    """A transaction that sees the database as it is at its beginning."""
-    with transaction.atomic():
-        if len(connection.savepoint_ids) == 0:
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        yield
 
 
 def json_bytes(value: Any) -> bytes:

@@ -1,6 +1,6 @@
 """The forms of exports by name; those of other systems have the names of their importers."""
 
-from transfer.formats import claude_mem_export, memory_graph_export, memory_service_export
+from transfer.formats import claude_mem_export, memory_graph, memory_service
 from transfer.formats.export import Format
 from transfer.formats.files import json_lines, table, vault
 
@@ -8,7 +8,7 @@ FORMATS: dict[str, Format] = {
     "jsonl": Format("application/x-ndjson", "jsonl", json_lines, has_rows=True),
     "csv": Format("text/csv; charset=utf-8", "csv", table),
     "markdown": Format("application/zip", "zip", vault, is_text=False),
-    "claude-mem": Format("application/json", "json", claude_mem_export.written, has_states=False),
-    "mcp-memory-service": Format("application/json", "json", memory_service_export.written, has_states=False),
-    "mcp-memory": Format("application/x-ndjson", "jsonl", memory_graph_export.written, has_states=False),
+    "claude-mem": Format("application/json", "json", claude_mem_export.write, has_states=False),
+    "mcp-memory-service": Format("application/json", "json", memory_service.write, has_states=False),
+    "mcp-memory": Format("application/x-ndjson", "jsonl", memory_graph.write, has_states=False),
 }

@@ -16,8 +16,7 @@ from typing import Any
 import yaml
 
 from text.titles import plain_title
-from transfer.export import Line
-from transfer.formats.export import PIECE, Lines, Remembered, json_bytes
+from transfer.formats.export import PIECE, Line, Lines, Remembered, json_bytes
 
 _COLUMNS = (
     *("id", "project", "type", "title", "summary", "content", "tags", "categories", "concepts", "entities", "authors"),

@@ -15,16 +15,8 @@ from urllib.parse import urlsplit
 
 from categories.paths import MAX_DEPTH
 from memories.records import MAX_CONTENT
-from transfer.formats.base import (
-    Following,
-    Importer,
-    ImportFailedError,
-    NotReadableError,
-    Options,
-    Reading,
-    RefusedRecord,
-    SourceRecord,
-)
+from transfer.formats.base import ImportFailedError, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
+from transfer.formats.importer import Following, Importer
 
 MAX_FILES_LISTED = 50
 MAX_FOLDERS = 3

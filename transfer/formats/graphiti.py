@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from memories.records import MAX_LIST
-from transfer.formats.base import Importer, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, RefusedRecord, SourceRecord
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
+from transfer.formats.importer import Importer
 from transfer.formats.sources import DamagedError, Document, Position, Source, document_reading, values_of
 
 SOURCE = "graphiti"

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transfer.formats.base import Importer, NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
+from transfer.formats.importer import Importer
 from transfer.formats.sources import MAX_VALUE, Source
 from transfer.formats.trees import FileTree, TreeFile, UnreadableFileError, opened_tree
 

@@ -4,7 +4,7 @@ import contextlib
 import gzip
 import json
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -15,16 +15,9 @@ from pydantic_core import from_json
 from categories.models import MadeBy
 from categories.paths import slug_of
 from memories.records import unstorable
-from transfer.formats.base import (
-    Importer,
-    ImportFailedError,
-    NotReadableError,
-    Options,
-    Reading,
-    RefusedRecord,
-    SourceRecord,
-)
-from transfer.formats.sources import DamagedError, Source, unzipped
+from transfer.formats.base import ImportFailedError, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
+from transfer.formats.importer import Importer
+from transfer.formats.sources import DamagedError, Document, Source, unzipped
 from transfer.formats.unknown import json_document
 from web.validation import kind_of
 
@@ -33,29 +26,15 @@ EXPORT_VERSION = 1
 MAX_LINE = 20 * 1024 * 1024
 # Bytes of lines with nothing but white space: a small gzip can unpack to gigabytes of them.
 _MAX_BLANK = 16 * 1024 * 1024
-_GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
 
-def knows(path: Path) -> bool:
-    """Whether the first line that is not blank starts like a JSON object. A damaged gzip is one all the same."""
-    if not path.is_file():
+def knows(source: Source) -> bool:
+    """Whether a file starts like a JSON object. A damaged gzip is one all the same, and an empty file."""
+    if source.is_archive or source.path.is_dir() or not source.documents:
         return False
-    with path.open("rb") as file:
-        packed = file.read(2) == _GZIP
-    try:
-        with _opened(path) as lines:
-            start = lines.read(64 * 1024)
-    except (OSError, EOFError, zlib.error):
-        return packed
-    text = start.removeprefix(_BOM).lstrip()
-    return text.startswith(b"{") or not text
-
-
-def _opened(path: Path) -> IO[bytes]:
-    with path.open("rb") as file:
-        packed = file.read(2) == _GZIP
-    return gzip.open(path, "rb") if packed else path.open("rb")  # type: ignore[return-value]
+    start = source.documents[0].start.lstrip()
+    return start.startswith("{") or not start
 
 
 def read(path: Path, options: Options) -> Reading:
@@ -139,6 +118,17 @@ def records_of_lines(lines: IO[bytes], options: Options) -> Iterator[SourceRecor
             blank += len(line)
 
 
+def rows_of_documents(
+    documents: Iterable[Document], options: Options
+) -> Iterator[tuple[str, Mapping[str, Any] | RefusedRecord]]:
+    """The objects of the lines of several documents, with their locations, and the lines that are none."""
+    for document in documents:
+        with document.opened() as lines:
+            for line in records_of_lines(lines, options):
+                location = document.place(line.location)
+                yield location, replace(line, location=location) if isinstance(line, RefusedRecord) else line.data
+
+
 def _damage(error: Exception) -> str:
     if isinstance(error, DamagedError):
         return str(error)
@@ -180,7 +170,7 @@ def _why_not_json(line: bytes, error: ValueError) -> str:
 
 
 def _knows_source(source: Source) -> bool:
-    if not knows(source.path):
+    if not knows(source):
         return False
     if what := json_document(source.documents[0]):
         raise NotReadableError(f"{source.path}: this is {what}.")

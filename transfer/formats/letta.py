@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transfer.formats.base import Importer, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, RefusedRecord, SourceRecord
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text, sections
+from transfer.formats.importer import Importer
 from transfer.formats.sources import Document, Source, document_reading
 
 SOURCE = "letta"

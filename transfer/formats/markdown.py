@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -22,16 +22,9 @@ import yaml
 from categories.paths import MAX_DEPTH
 from memories.records import MAX_CONTENT, MAX_LIST, MemoryRecord
 from text.titles import first_heading
-from transfer.formats.base import (
-    Following,
-    Importer,
-    ImportFailedError,
-    NotReadableError,
-    Options,
-    Reading,
-    RefusedRecord,
-    SourceRecord,
-)
+from transfer.formats.base import ImportFailedError, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
+from transfer.formats.importer import Following, Importer
+from transfer.formats.trees import FileTree, TreeFile, UnreadableFileError, is_skipped, storable_name
 from web.validation import field_names, shown
 
 SUFFIXES = (".md", ".markdown")
@@ -41,8 +34,9 @@ _RECORD_SUFFIXES = (".jsonl", ".jsonl.gz")
 _JUST_NOW_NS = 2_000_000_000
 # The longest text in four-byte characters, plus the front matter.
 MAX_BYTES = 5 * MAX_CONTENT
+# The first bytes of a file, which hold its front matter.
+START = 4096
 _RECORDS_HERE = "Name files of records themselves as paths to import"
-_SKIPPED = frozenset({"node_modules"})
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _NAMING_LINE = re.compile(r"^(?P<field>id|permalink|title):[ \t]*(?P<value>.+)$", re.MULTILINE | re.IGNORECASE)
 # No pattern may start again within what it has read, or a note of brackets alone would take hours.
@@ -111,7 +105,7 @@ def parts(path: Path) -> Iterator[tuple[str, str]]:
     for place, state in _states(path):
         if stat.S_ISREG(state.st_mode):
             fresh = " fresh" if 0 <= now - state.st_mtime_ns < _JUST_NOW_NS else ""
-            yield _sayable(place), f"{state.st_ino} {state.st_size} {state.st_mtime_ns}{fresh}"
+            yield storable_name(place), f"{state.st_ino} {state.st_size} {state.st_mtime_ns}{fresh}"
 
 
 def _states(path: Path) -> Iterator[tuple[str, os.stat_result]]:
@@ -123,7 +117,7 @@ def _states(path: Path) -> Iterator[tuple[str, os.stat_result]]:
     for folder, folders, names, opened in os.fwalk(path, onerror=_cannot_be_read):
         folders[:] = _read_folders(folders)
         place = f"{folder[begin:]}/" if folder[begin:] else ""
-        for name in _read_files(names, SUFFIXES):
+        for name in sorted(name for name in names if name.lower().endswith(SUFFIXES) and not is_skipped(name)):
             with contextlib.suppress(FileNotFoundError):
                 yield place + name, os.stat(name, dir_fd=opened)
 
@@ -145,14 +139,15 @@ def stamp(path: Path) -> str:
 
 
 def _reading(path: Path, options: Options, locations: Collection[str] | None = None) -> Reading:
-    root = path if path.is_dir() else path.parent
-    files = list(_files(path, SUFFIXES)) if path.is_dir() else [path]
-    chosen = files if locations is None else [file for file in files if _place(file, root) in locations]
-    of_records = list(_files(path, _RECORD_SUFFIXES)) if path.is_dir() and locations is None else []
+    tree = FileTree(path)
+    every = list(tree.files())
+    files = [file for file in every if file.suffix in SUFFIXES or not path.is_dir()]
+    chosen = files if locations is None else [file for file in files if file.name in locations]
+    of_records = [file.name for file in every if file.name.lower().endswith(_RECORD_SUFFIXES)] if path.is_dir() else []
     if not files and locations is None:
-        here = f" {_RECORDS_HERE}, such as {of_records[0]}." if of_records else ""
+        here = f" {_RECORDS_HERE}, such as {path / of_records[0]}." if of_records else ""
         raise NotReadableError(
-            f"{path}: holds no Markdown files ({', '.join('*' + suffix for suffix in SUFFIXES)}).{here}"
+            f"{path}: holds no Markdown files ({', '.join(f'*{suffix}' for suffix in SUFFIXES)}).{here}"
         )
     # The resolved name, since the path may be `.`; a single file does not name a project.
     project = options.project or (path.resolve().name if path.is_dir() else "")
@@ -160,22 +155,15 @@ def _reading(path: Path, options: Options, locations: Collection[str] | None = N
 
     def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal done
-        names = names_of((file.relative_to(root).as_posix(), _start(file)) for file in files)
-        folder = Folder(project, names, (root / VAULT).is_dir())
+        names = names_of((file.name, tree.start(file, START)) for file in files)
+        folder = Folder(project, names, (tree.folder / VAULT).is_dir())
         for file in chosen:
-            yield _record(file, root, folder)
+            yield read_note(tree, file, folder)
             done += 1
-        for file in of_records:
-            yield RefusedRecord(_place(file, root), f"is not Markdown. {_RECORDS_HERE}")
+        for name in of_records if locations is None else ():
+            yield RefusedRecord(name, f"is not Markdown. {_RECORDS_HERE}")
 
     return Reading(records(), lambda: done / len(chosen) if chosen else None)
-
-
-def _files(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
-    """The files below a folder with these suffixes, in order, without hidden files and linked folders."""
-    for folder, folders, names in os.walk(root, onerror=_cannot_be_read):
-        folders[:] = _read_folders(folders)
-        yield from (Path(folder, name) for name in _read_files(names, suffixes))
 
 
 def _cannot_be_read(error: OSError) -> None:
@@ -183,11 +171,7 @@ def _cannot_be_read(error: OSError) -> None:
 
 
 def _read_folders(names: Iterable[str]) -> list[str]:
-    return sorted(name for name in names if not name.startswith(".") and name not in _SKIPPED)
-
-
-def _read_files(names: Iterable[str], suffixes: tuple[str, ...]) -> list[str]:
-    return sorted(name for name in names if name.lower().endswith(suffixes) and not name.startswith("."))
+    return sorted(name for name in names if not is_skipped(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,15 +185,6 @@ class Folder:
     names: Mapping[str, str]
     is_vault: bool
     suffixes: tuple[str, ...] = SUFFIXES
-
-
-def _start(file: Path) -> bytes:
-    """The first bytes of a file, which hold its front matter; empty if it cannot be read."""
-    with contextlib.suppress(OSError):
-        if file.is_file():
-            with file.open("rb") as opened:
-                return opened.read(4096)
-    return b""
 
 
 def names_of(starts: Iterable[tuple[str, bytes]]) -> dict[str, str]:
@@ -249,39 +224,24 @@ def _aliases(front_matter: str) -> list[str]:
     return []
 
 
-def _place(file: Path, root: Path) -> str:
-    return _sayable(file.relative_to(root).as_posix())
-
-
-def _sayable(text: str) -> str:
-    return text.encode(errors="replace").decode()
-
-
-class _UnreadableError(Exception):
-    """A file that gives no record. The message is the reason."""
-
-
-def _record(file: Path, root: Path, folder: Folder) -> SourceRecord | RefusedRecord:
-    location = _place(file, root)
+def read_note(tree: FileTree, file: TreeFile, folder: Folder) -> SourceRecord | RefusedRecord:
+    """The memory of a note of a tree."""
     try:
-        data = _bytes(file, root)
-        changed = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-    except OSError as error:
-        return RefusedRecord(location, f"cannot be read: {error.strerror}")
-    except _UnreadableError as error:
-        return RefusedRecord(location, str(error))
-    return note(file.relative_to(root).as_posix(), data, changed, folder)
+        return note(file.name, tree.read(file, MAX_BYTES), file.modified, folder)
+    except UnreadableFileError as error:
+        return RefusedRecord(file.name, str(error))
 
 
-def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> SourceRecord | RefusedRecord:
-    """The memory of a note, given its path in the folder, its bytes and the time of the file."""
-    location = relative.encode(errors="replace").decode()
+def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> SourceRecord:
+    """The memory of a note, given its path in the folder, its bytes and the time of the file.
+
+    Raises UnreadableFileError.
+    """
     try:
         matter, body = _split(text.decode("utf-8-sig").replace("\r\n", "\n"))
     except UnicodeDecodeError as error:
-        return RefusedRecord(location, f"is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}")
-    except _UnreadableError as error:
-        return RefusedRecord(location, str(error))
+        reason = f"is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}"
+        raise UnreadableFileError(reason) from None
     bare = without_code(body)
     data = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative} | _fields(matter)
     if not data.get("title"):
@@ -305,7 +265,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     if tags:
         data["tags"] = list(dict.fromkeys(tag[:200] if isinstance(tag, str) else tag for tag in tags))[:MAX_LIST]
     volatile = frozenset(name for name in ("created_at", "updated_at") if not data.get(name))
-    return SourceRecord(location, data | dict.fromkeys(volatile, changed.isoformat()), volatile)
+    return SourceRecord(relative, data | dict.fromkeys(volatile, changed.isoformat()), volatile)
 
 
 def _observed(observations: Sequence[Mapping[str, Any]], concepts: Any) -> dict[str, Any]:
@@ -315,16 +275,6 @@ def _observed(observations: Sequence[Mapping[str, Any]], concepts: Any) -> dict[
     return {"observations": observations, "concepts": [*_listed(concepts), *further]}
 
 
-def _bytes(file: Path, root: Path) -> bytes:
-    if not file.is_file():
-        raise _UnreadableError("is a link to nothing, or no plain file")
-    if file.is_symlink() and not file.resolve().is_relative_to(root.resolve()):
-        raise _UnreadableError("is a link to a file outside the folder")
-    if (size := file.stat().st_size) > MAX_BYTES:
-        raise _UnreadableError(f"has {size:,} bytes; up to {MAX_BYTES:,} are read")
-    return file.read_bytes()
-
-
 def _split(text: str) -> tuple[dict[str, Any], str]:
     """The front matter and the body of a file."""
     matter: dict[str, Any] = {}
@@ -332,14 +282,14 @@ def _split(text: str) -> tuple[dict[str, Any], str]:
         try:
             loaded = yaml.load(match["yaml"], Loader=_TextLoader)  # noqa: S506 - a SafeLoader that reads even less
         except (yaml.YAMLError, RecursionError) as error:
-            raise _UnreadableError(f"its front matter is not YAML: {_yaml_reason(error)}") from error
+            raise UnreadableFileError(f"its front matter is not YAML: {_yaml_reason(error)}") from error
         if loaded and not isinstance(loaded, dict):
-            raise _UnreadableError(f"its front matter is {shown(loaded)}; write fields, such as title: …")
+            raise UnreadableFileError(f"its front matter is {shown(loaded)}; write fields, such as title: …")
         matter = {str(name): value for name, value in (loaded or {}).items()}
         text = text[match.end() :]
     body = text.strip()
     if not body:
-        raise _UnreadableError("is empty; a memory needs a text")
+        raise UnreadableFileError("is empty; a memory needs a text")
     return matter, body
 
 

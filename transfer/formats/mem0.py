@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transfer.formats.base import Importer, NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
-from transfer.formats.jsonl import records_of_lines
+from transfer.formats.importer import Importer
+from transfer.formats.jsonl import rows_of_documents
 from transfer.formats.sources import DamagedError, Document, Position, Source, document_reading, values_of
 
 _WRAPPERS = ("", "results", "memories", "items")
@@ -100,14 +101,8 @@ def _relation(location: str, row: Any) -> SourceRecord | RefusedRecord:
 
 def _lines_reading(documents: list[Document], options: Options) -> Reading:
     def records() -> Records:
-        for document in documents:
-            with document.opened() as lines:
-                for line in records_of_lines(lines, options):
-                    location = document.place(line.location)
-                    if isinstance(line, RefusedRecord):
-                        yield RefusedRecord(location, line.reason)
-                    else:
-                        yield _record(location, line.data, "openmemory")
+        for location, row in rows_of_documents(documents, options):
+            yield row if isinstance(row, RefusedRecord) else _record(location, row, "openmemory")
 
     return Reading(records())
 

@@ -20,7 +20,8 @@ from transfer.formats import (
     memory_graph,
     memory_service,
 )
-from transfer.formats.base import Importer, NotReadableError
+from transfer.formats.base import NotReadableError
+from transfer.formats.importer import Importer
 from transfer.formats.sources import Source
 from transfer.formats.unknown import what_it_is
 

@@ -57,9 +57,9 @@ class FileTree:
             raise ImportFailedError(f"{error.filename}: cannot be read: {error.strerror}.")
 
         for folder, folders, names in os.walk(self.root, onerror=failed):
-            folders[:] = sorted(name for name in folders if not _is_skipped(name))
+            folders[:] = sorted(name for name in folders if not is_skipped(name))
             for name in sorted(names):
-                if not _is_skipped(name):
+                if not is_skipped(name):
                     path = Path(folder, name)
                     yield self._file(path, path.relative_to(self.root).as_posix())
 
@@ -71,19 +71,19 @@ class FileTree:
         except (OSError, ValueError, OverflowError):
             # Reading it gives the reason.
             size, modified = 0, datetime.now(UTC)
-        return TreeFile(name.encode(errors="replace").decode(), size, modified, path)
+        return TreeFile(storable_name(name), size, modified, path)
 
     @staticmethod
     def _members(archive: zipfile.ZipFile) -> Iterator[TreeFile]:
         for info in archive.infolist():
             name = posixpath.normpath("/" + info.filename.replace("\\", "/")).lstrip("/")
-            if info.is_dir() or not name or any(_is_skipped(part) for part in name.split("/")):
+            if info.is_dir() or not name or any(is_skipped(part) for part in name.split("/")):
                 continue
             try:
                 modified = datetime(*info.date_time, tzinfo=UTC)
             except ValueError:
                 modified = datetime(1980, 1, 1, tzinfo=UTC)
-            yield TreeFile(name.encode(errors="replace").decode(), info.file_size, modified, info)
+            yield TreeFile(storable_name(name), info.file_size, modified, info)
 
     @contextmanager
     def opened(self, file: TreeFile) -> Iterator[IO[bytes]]:
@@ -95,7 +95,7 @@ class FileTree:
                 return
             if not file.where.is_file():
                 raise UnreadableFileError("is a link to nothing, or no plain file")
-            if file.where.is_symlink() and not file.where.resolve().is_relative_to(self._folder().resolve()):
+            if file.where.is_symlink() and not file.where.resolve().is_relative_to(self.folder.resolve()):
                 raise UnreadableFileError("is a link to a file outside the folder")
             with file.where.open("rb") as plain:
                 yield plain
@@ -104,7 +104,8 @@ class FileTree:
         except UNREADABLE as error:
             raise UnreadableFileError(f"is damaged, encrypted or cannot be unpacked ({error})") from None
 
-    def _folder(self) -> Path:
+    @property
+    def folder(self) -> Path:
         return self.root if self.root.is_dir() else self.root.parent
 
     def start(self, file: TreeFile, length: int) -> bytes:
@@ -132,8 +133,13 @@ class FileTree:
         return cast(Path, file.where)
 
 
-def _is_skipped(name: str) -> bool:
+def is_skipped(name: str) -> bool:
     return name.startswith(".") or name in _SKIPPED
+
+
+def storable_name(name: str) -> str:
+    """A name with question marks for what is no text."""
+    return name.encode(errors="replace").decode()
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from threading import Event, Thread
 from memories.models import Memory
 from search.engines import crash_points
 from search.engines.array_files import DamagedError
-from search.engines.index import import_stage, outbox, store
+from search.engines.index import outbox, store
 from search.engines.index.freshness import listening, wait_for_notification
 from search.engines.index.segments import FoundRows, IndexRow, load_rows, stream_rows
 from search.engines.index.transactions import follower_lock, read_snapshot
@@ -108,16 +108,8 @@ def _log_unindexable(ids: Sequence[int]) -> None:
         logger.error("#%s is not indexed: one of its dates is infinite. Set a finite date.", memory_id)
 
 
-def _apply_batch(root: Path, writer: Writer, found: BatchPendingError, stop: Stop) -> tuple[Writer, int]:
-    """Promote the index that an import has written; if that is missing or outdated, index its memories from the
-    database.
-    """
-    if generation := import_stage.promote(root, writer, found.batch_id):
-        writer.close()
-        memories = writer.manifest.memories
-        _activate(root, generation, [found.entry])
-        writer = Writer.open(generation)
-        return writer, max(1, writer.manifest.memories - memories)
+def _apply_batch(writer: Writer, found: BatchPendingError, stop: Stop) -> int:
+    """Index the memories of an import, and return their number."""
     taken = last = 0
     while not stop():
         with read_snapshot():
@@ -133,7 +125,7 @@ def _apply_batch(root: Path, writer: Writer, found: BatchPendingError, stop: Sto
         these = FoundRows([(row, terms) for row, terms in these.rows if row.id not in same], these.unindexable)
         _write(writer, [memory_id for memory_id in ids if memory_id not in same], these, revision)
         taken, last = taken + len(ids), ids[-1]
-    return writer, max(1, taken)
+    return max(1, taken)
 
 
 def build(root: Path, progress: Progress = _ignore, stop: Stop = never) -> Path:
@@ -201,7 +193,6 @@ def _finish_activation(root: Path) -> None:
 
 def open_writer(root: Path, progress: Progress = _ignore, stop: Stop = never) -> Writer:
     """Open the current index or, if it cannot be used, a new one. Raise StoppedError."""
-    import_stage.remove_abandoned(root)
     _finish_activation(root)
     reason = store.rebuild_reason()
     if not (root / "current").exists():
@@ -226,7 +217,7 @@ def _apply_next(root: Path, writer: Writer, progress: Progress = _ignore, stop: 
     try:
         return writer, apply_changes(writer, _batch_size())
     except BatchPendingError as found:
-        return _apply_batch(root, writer, found, stop)
+        return writer, _apply_batch(writer, found, stop)
     except TruncatedError:
         writer.close()
         # Ids may start again, and no change records that the vectors went.
@@ -350,7 +341,6 @@ def drop() -> None:
         replica.drop()
         (root / "damaged").unlink(missing_ok=True)
         store.remove_others(root, root / "none")
-        import_stage.remove_abandoned(root)
 
 
 def follower_process() -> SupervisedProcess:

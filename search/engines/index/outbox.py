@@ -141,11 +141,6 @@ def pending_memories() -> set[int]:
         return {row[0] for row in cursor.fetchall()}
 
 
-def pending_batches() -> set[int]:
-    """Import batches that have committed and are not applied."""
-    return {-number for number in OutboxEntry.objects.filter(memory_id__lt=0).values_list("memory_id", flat=True)}
-
-
 def all_ids() -> list[int]:
     """All outbox rows that this transaction sees."""
     return list(OutboxEntry.objects.values_list("pk", flat=True))

@@ -395,30 +395,6 @@ def stream_digests(version: int) -> Iterator[tuple[int, int, bool]]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRow:
-    """The columns of a newly stored memory that only the database knows."""
-
-    id: int
-    digest: int
-    state: str
-    title: str
-    valid_since: int
-    valid_until: int
-
-
-def load_stored(ids: Sequence[int], version: int) -> list[StoredRow]:
-    """Load the memories of these ids, ordered by id."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT m.id, {_DIGEST.format(version=version)}, m.state, lower(m.title), {_SINCE}, {_UNTIL}"
-            " FROM memories_memory m"
-            " WHERE m.id = ANY(%s) ORDER BY m.id",
-            [list(ids)],
-        )
-        return [StoredRow(*row) for row in cursor.fetchall()]
-
-
 def _stream(statement: str) -> Iterator[Any]:
     connection.ensure_connection()
     raw: psycopg.Connection[Any] = connection.connection

@@ -262,8 +262,8 @@ def next_generation(root: Path) -> Path:
 
 
 def remove_others(root: Path, kept: Path) -> None:
-    """Remove all generations but one. Readers keep the files that they have open."""
-    for path in root.glob("g-*"):
+    """Remove all generations but one, and what imports of earlier versions wrote. Readers keep their open files."""
+    for path in (*root.glob("g-*"), *root.glob("import-*")):
         if path != kept:
             shutil.rmtree(path, ignore_errors=True)
 

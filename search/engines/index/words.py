@@ -22,7 +22,6 @@ import tantivy
 
 from search.engines.base import LanguageText
 from text.analysis import Pattern
-from text.bulk_terms import FieldTerms, join_fields
 
 DOC = "doc"
 WORDS = "words"
@@ -150,65 +149,36 @@ def document(doc: int, terms: str) -> tantivy.Document:
             fields[field].append((position, lexeme))
     for placed in fields:
         placed.sort()
-    if all(map(_is_gapless, fields)):
-        title, *others, content = fields
-        is_joined = _are_joined(title, content)
-        ordered = [_field_terms(placed) for placed in (title, content, *others)]
-        return placed_document(doc, ordered, is_joined=is_joined)
-    # Postgres drops positions above its limit: keep the others, so that no terms become adjacent.
-    made = _with_doc(doc)
-    every = sorted(itertools.chain.from_iterable(fields))
-    _add(made, WORDS, [(term, at) for at, term in every])
-    _add(made, BEGINNING if _are_joined(fields[0], fields[3]) else TITLE, [(term, at) for at, term in fields[0]])
+    title, tags, names, content = fields
+    is_joined = not content or (bool(title) and content[0][0] == title[-1][0] + 1)
+    made = tantivy.Document()
+    made.add_unsigned(DOC, doc)
+    _add(made, BEGINNING if is_joined else TITLE, title)
+    if not all(map(_is_gapless, fields)):
+        # Postgres drops positions above its limit: keep the others, so that no terms become adjacent.
+        _add(made, WORDS, sorted(itertools.chain.from_iterable(fields)))
+        return made
+    # Tantivy leaves a gap between values, as there is between fields.
+    for placed in ([*title, *content] if is_joined else title, [] if is_joined else content, tags, names):
+        _add(made, WORDS, placed)
     return made
-
-
-def _are_joined(title: Sequence[tuple[int, str]], content: Sequence[tuple[int, str]]) -> bool:
-    """Whether a content begins with its title, or is nothing else."""
-    return not content or (bool(title) and content[0][0] == title[-1][0] + 1)
 
 
 def _is_gapless(placed: Sequence[tuple[int, str]]) -> bool:
     return not placed or placed[-1][0] - placed[0][0] + 1 == len(set(map(itemgetter(0), placed)))
 
 
-def _field_terms(placed: Sequence[tuple[int, str]]) -> FieldTerms:
-    """The terms of a field whose positions have no gaps, in order."""
-    first, last = (placed[0][0], placed[-1][0]) if placed else (0, -1)
+def _add(made: tantivy.Document, name: str, placed: Sequence[tuple[int, str]]) -> None:
+    """Add a value. Passing a text of words at consecutive positions takes a sixth of the time of passing tokens."""
+    if not placed:
+        return
+    first, last = placed[0][0], placed[-1][0]
     words = [term for _, term in placed]
-    if not words or (len(words) == last - first + 1 and "".join(words).isalnum()):
-        return " ".join(words)
-    return [(term, at - first) for at, term in placed]
-
-
-def placed_document(doc: int, fields: Sequence[FieldTerms], *, is_joined: bool = False) -> tantivy.Document:
-    """A document from the terms of its fields; the first field is the title. `is_joined`: the second one continues it.
-
-    Tantivy leaves a gap between values, as there is between fields. Passing a text of words at consecutive positions
-    takes a sixth of the time of passing its tokens.
-    """
-    made = _with_doc(doc)
-    title, *others = fields
-    _add(made, BEGINNING if is_joined or not others[0] else TITLE, title)
-    if is_joined:
-        title, *others = join_fields(title, others[0]), *others[1:]
-    for terms in (title, *others):
-        _add(made, WORDS, terms)
-    return made
-
-
-def _with_doc(doc: int) -> tantivy.Document:
-    made = tantivy.Document()
-    made.add_unsigned(DOC, doc)
-    return made
-
-
-def _add(made: tantivy.Document, name: str, terms: FieldTerms) -> None:
-    if isinstance(terms, list):
-        tokens = [tantivy.Token(term, position, 0, 0) for term, position in terms]
+    if len(words) == last - first + 1 and "".join(words).isalnum() and _is_gapless(placed):
+        made.add_text(name, " ".join(words))
+    else:
+        tokens = [tantivy.Token(term, at - first, 0, 0) for at, term in placed]
         made.add_pre_tokenized_text(name, tantivy.PreTokenizedString("", tokens))
-    elif terms:
-        made.add_text(name, terms)
 
 
 def pattern_query(pattern: Pattern) -> tantivy.Query:

@@ -26,7 +26,8 @@ from curation.suggestions.services import (
     suggestions_decide,
 )
 from memories.models import Memory
-from memories.services import NotAllowedError, memory_restore
+from memories.refusals import NotAllowedError
+from memories.services import memory_restore
 from tests.curation.suggestions.conftest import EVERYTHING, embedded, member_of, pk_of, remember
 
 pytestmark = pytest.mark.django_db

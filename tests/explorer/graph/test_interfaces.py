@@ -46,7 +46,7 @@ def test_page_of_a_node_says_in_words_what_is_drawn(reader):
     feeds = Relationship.objects.get(relationship_type="feeds")
     assert f'href="/graph/relationship/{feeds.pk}/" aria-label="sluice feeds wheel: 2 supporting memories"' in text
     assert 'href="/explore/?entity=part%3Awheel"' in text
-    assert 'href="/graph/path/?from=part%3Awheel"' in text
+    assert '<form class="chain-form"' in text
 
 
 def test_page_of_a_node_is_narrowed_by_its_own_links(reader):
@@ -75,18 +75,18 @@ def test_relationship_has_its_evidence(reader, neighbour):
 
 
 def test_chain_is_told_step_by_step(reader):
-    text = page(reader, "/graph/path/?from=sluice&to=Osk")
+    text = page(reader, "/graph/entity/sluice/?to=Osk")
     assert "2 steps from sluice to Osk" in text
     assert "sluice <b>feeds</b> wheel" in text
     assert "Osk <b>inspects</b> wheel" in text
 
 
 def test_chain_that_is_not_there_says_so_and_how_to_look_further(neighbour):
-    text = page(neighbour, "/graph/path/?from=Brotlade&to=sluice")
+    text = page(neighbour, "/graph/entity/Brotlade/?to=sluice")
     assert "No path by relationships leads from Brotlade to sluice within 6 steps." in text
-    assert 'href="/graph/path/?from=Brotlade&amp;to=sluice&amp;together=1"' in text
-    text = page(neighbour, "/graph/path/?from=whel&to=Quill")
-    assert 'href="/graph/path/?from=part%3Awheel&amp;to=Quill"' in text
+    assert 'href="/graph/entity/shop:Brotlade/?to=sluice&amp;together=1#path"' in text
+    text = page(neighbour, "/graph/entity/Brotlade/?to=whel")
+    assert 'href="/graph/entity/shop:Brotlade/?to=part%3Awheel#path"' in text
 
 
 @pytest.mark.parametrize("name", ["a/../b", "x//y", ".", "1/", "100%?#", "C:\\x", "ünï cöde", "2024", " é"])

@@ -15,8 +15,7 @@ from memories.models import Project
 from search.matching import found_ids
 from search.query import SearchQuery
 from text.formatting import memories
-from transfer.export import Selection, export_lines
-from transfer.formats.export import one_state
+from transfer.export import Selection, export_lines, one_state
 from transfer.formats.export_registry import FORMATS
 from web.params import QueryError
 

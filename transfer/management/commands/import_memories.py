@@ -19,14 +19,14 @@ from rich.table import Table
 
 from access.viewer import command_viewer
 from memories.models import FollowedSource, ImportBatch
-from search.engines.index.import_sink import ImportSink
 from text.formatting import memories, plural
 from transfer.discover import discoveries
 from transfer.follow.queries import sources_read
 from transfer.follow.services import source_new, source_stop
 from transfer.follow.sync import Choices, source_sync
-from transfer.formats.base import Importer, ImportFailedError, Options, RefusedRecord
+from transfer.formats.base import ImportFailedError, Options, RefusedRecord
 from transfer.formats.csv_table import columns_check
+from transfer.formats.importer import Importer
 from transfer.formats.registry import IMPORTERS, importer_for, importer_named
 from transfer.run import ImportChoices, Outcome, import_path
 from transfer.state import ImportCounts
@@ -145,7 +145,7 @@ class Command(BaseCommand):
         if follow:
             source = source_new(path=path, importer=importer, project=choices.project, viewer=command_viewer())
             with self._progress(path) as progress:
-                followed = source_sync(source, Choices(command_viewer(), ImportSink, progress, refused))
+                followed = source_sync(source, Choices(command_viewer(), progress, refused))
             if followed:
                 self._show(path, importer, followed)
             stop = local_command(f"import_memories --unfollow {shlex.quote(str(path))}")
@@ -163,7 +163,6 @@ class Command(BaseCommand):
                 choices=choices,
                 refused=refused,
                 progress=progress,
-                open_sink=ImportSink,
             )
         self._show(path, importer, outcome)
 
