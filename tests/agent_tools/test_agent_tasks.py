@@ -18,7 +18,7 @@ from tests.agent_tools.tokens import tokens
 from tests.vectors import MODEL, embed_everything
 from web.cache import clear_caches
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.release]
 
 MOST_CALLS, MOST_TOKENS = 3, 600
 

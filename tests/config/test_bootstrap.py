@@ -173,21 +173,6 @@ def test_model_with_other_weights_ends_the_installation(place, calls):
 # --- what goes wrong ------------------------------------------------------------------------------------------------
 
 
-def test_failed_install_is_told_and_tried_again(place, calls):
-    calls.code = 1
-    for _ in range(2):
-        with pytest.raises(SystemExit, match="pip could not install the packages"):
-            bootstrap.main([])
-    assert len(calls) == 2
-
-
-def test_environment_whose_python_is_gone_is_made_anew(place, calls, capsys):
-    bootstrap.PYTHON.unlink()
-    bootstrap.main([])
-    assert calls[0][1:] == ["-m", "venv", str(place / ".venv")]
-    assert "creating it again" in capsys.readouterr().out
-
-
 def test_bootstrap_needs_nothing_but_the_standard_library():
     alone = [sys.executable, "-I", "-S", "-c", f"import runpy; runpy.run_path({bootstrap.__file__!r})"]
     done = subprocess.run(alone, capture_output=True, text=True)

@@ -54,17 +54,6 @@ def test_categories_go_into_those_above_them_by_one_change_with_one_undo(corpus,
     assert dump() == before
 
 
-def test_category_and_the_one_above_it_both_go_up(corpus, curator):
-    memory_create(record=MemoryRecord(content="A small one.", categories=("Kitchen/Brewing/Cups",)), viewer=curator)
-    before = dump()
-    inside = with_category("kitchen/brewing") | with_category("kitchen/brewing/cups")
-    done = merge(curator, kind="category", sources=["kitchen/brewing", "kitchen/brewing/cups"], into_parents=True)
-    assert inside <= with_category("kitchen")
-    assert not Category.objects.filter(path__startswith="kitchen/brewing").exists()
-    curation_undo(curation_id=done.curation.pk, viewer=curator)
-    assert dump() == before
-
-
 def test_several_tags_become_one_by_one_change_with_one_undo(corpus, curator):
     before = dump()
     done = merge(curator, kind="tag", sources=["guests", "kettle", "hardware"], target="tea")
@@ -154,43 +143,6 @@ def test_a_curator_of_one_project_merges_tags_there_alone(corpus, curator):
 def page(client, corpus):
     client.force_login(User.objects.create_superuser("curator"))
     return client
-
-
-def test_categories_with_a_single_memory_are_merged_upwards_from_their_list(page):
-    listed = html_of(page.get("/categories/?show=single"))
-    leads = re.search(r'<a class="button" href="(/curate/merge/category/[^"]+)">Merge \d+ categor', listed)
-    form = html_of(page.get(leads[1].replace("&amp;", "&")))
-    assert re.search(r'value="parents"\s+aria-label="Merge each into the category above it"\s+checked', form)
-    terms = re.findall(r'type="checkbox" name="term" value="([^"]+)"', form)
-    preview = html_of(page.get("/curate/merge/category/", {"term": terms, "target": "parents", "do": "preview"}))
-    assert "Merge the categor" in preview
-    sent = {}
-    for name, value in HIDDEN.findall(preview):
-        sent.setdefault(name, []).append(value)
-    page.post("/curate/merge/category/", sent)
-    assert Curation.objects.get().title.startswith("Merged the categor")
-    assert not Category.objects.filter(pk__in=[term.lstrip("#") for term in terms]).exists()
-    assert findings() == []
-
-
-def test_ticked_tags_are_merged_into_the_one_that_most_memories_have(page):
-    before = dump()
-    listed = html_of(page.get("/facets/tag/?sort=name&q=&tag=guests&tag=kettle&tag=tea"))
-    assert "Merge 3 tags…" in listed
-    asked = {"tag": ["guests", "kettle", "tea"], "type": "note", "next": "/facets/tag/?sort=name"}
-    form = page.get("/curate/merge/tag/", asked, follow=True)
-    assert form.redirect_chain[0][0].startswith("/curate/merge/tag/?term=guests&term=kettle&term=tea&next=")
-    text = html_of(form)
-    assert 'value="tea" aria-label="Keep tea" checked' in text
-    preview = html_of(page.get("/curate/merge/tag/", {"term": ["guests", "kettle", "tea"], "target": "tea"}))
-    assert "Merge the tags guests and kettle into tea" in preview
-    assert dump() == before
-    sent = {"term": ["guests", "kettle", "tea"], "target": "tea", "token": dict(HIDDEN.findall(preview))["token"]}
-    done = page.post("/curate/merge/tag/", {**sent, "next": "/facets/tag/?sort=name"})
-    assert done.headers["Location"] == "/facets/tag/?sort=name"
-    assert tags("t2") == ["tea", "hardware"]
-    page.post(f"/curate/undo/{Curation.objects.get().pk}/")
-    assert dump() == before
 
 
 def test_ticked_tags_are_removed_from_their_memories_in_every_state_and_come_back(page):

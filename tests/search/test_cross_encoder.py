@@ -135,19 +135,6 @@ def said(reason):
     return [f"The results are not reranked by the cross-encoder: {reason}."]
 
 
-def test_while_it_loads_the_order_is_that_of_words_and_meaning(embedded, everyone, settings):
-    before = order("q=green tea", everyone)
-    settings.RERANK_MODEL = "fake"
-    loading = threading.Event()
-    cross_encoder.reset(lambda source: loading.wait(10) and Longest())
-    try:
-        assert order("q=green tea", everyone) == before
-        assert notices("q=green tea", everyone) == said("the model is still loading")
-    finally:
-        loading.set()
-        cross_encoder.reset()
-
-
 def test_one_that_takes_too_long_is_given_up_for_every_page(embedded, everyone, use, settings):
     settings.RERANK_MODEL = ""
     before = order("q=green tea", everyone)

@@ -73,16 +73,6 @@ def test_the_nearest_come_first_and_never_itself(vectors, everyone, anchor):
     assert found.reason == ""
 
 
-def test_where_nothing_says_how_near_the_model_does(vectors, everyone):
-    found = like(everyone, "t1")
-    assert found.min_similarity == 0.2
-    assert all(one.similarity >= 0.2 for one in found.memories)
-    none = like(everyone, "t1", min_similarity=1)
-    assert (none.memories, none.reason) == ((), "no other memory is at least 1.00 similar")
-    filtered = like(everyone, "t1", type="idea", min_similarity=0.9)
-    assert filtered.reason == "no other memory that matches the filters is at least 0.90 similar"
-
-
 @pytest.mark.parametrize(
     ("filters", "wanted"),
     [
@@ -116,21 +106,6 @@ def test_one_that_says_nearly_the_same_is_a_possible_duplicate(corpus, everyone)
     first, *others = like(everyone, "t1", min_similarity=0).memories
     assert (first.hit.id, first.is_duplicate, first.similarity) == (900, True, pytest.approx(1, abs=1e-3))
     assert not any(one.is_duplicate for one in others)
-
-
-def test_one_paragraph_in_common_is_similar_and_no_duplicate(corpus, everyone):
-    tea = Project.objects.get(slug="tea")
-    for pk, content in {
-        900: long_text("kettle spring valve", "crane dock brake"),
-        901: long_text("kettle spring valve", "ledger invoice tax"),
-        902: long_text("kettle spring valve", "crane dock brake"),
-    }.items():
-        make(tea, pk, title="Weekly report", content=content, external_id=str(pk))
-    reembedded()
-    assert Chunk.objects.filter(memory_id=900).count() > 2
-    found = {one.hit.id: one for one in like(everyone, "900", min_similarity=0.9).memories}
-    assert {pk: one.is_duplicate for pk, one in found.items()} == {901: False, 902: True}
-    assert found[901].similarity >= 0.95
 
 
 def test_a_long_memory_is_compared_from_its_beginning_to_its_end(corpus, everyone):
@@ -216,31 +191,6 @@ def test_api_gives_what_the_page_shows(vectors, everyone):
 def test_api_knows_no_memory_of_another_project(vectors):
     assert fetched(f"/api/memories/{pk_of('b1')}/similar", 404, projects=["tea"])["error"] == "not_found"
     assert fetched(f"/api/memories/{10**30}/similar", 404)["error"] == "not_found"
-
-
-@pytest.mark.parametrize(
-    ("parameters", "detail"),
-    [
-        pytest.param({"limit": "0"}, "limit: 0 is too small", id="limit too small"),
-        pytest.param({"limit": "101"}, "limit: 101 is too large", id="limit too large"),
-        pytest.param({"limit": "ten"}, "limit: 'ten' is not a whole number", id="limit in words"),
-        pytest.param({"limit": ["5", "6"]}, "limit: is given twice with different values", id="two limits"),
-        pytest.param({"min_similarity": "2"}, "min_similarity: 2 is too large", id="similarity too large"),
-        pytest.param({"min_similarity": "near"}, "min_similarity: 'near' is not a number", id="similarity in words"),
-        pytest.param({"same_project": "maybe"}, "same_project: 'maybe' is not a boolean (1 or 0)", id="no switch"),
-        pytest.param(
-            {"same_project": "1", "project": "tea"}, "same_project: is given together with project", id="two projects"
-        ),
-        pytest.param({"q": "tea"}, "q: does nothing here: the nearest come first", id="words"),
-        pytest.param({"sort": "newest"}, "sort: does nothing here: the nearest come first", id="order"),
-        pytest.param({"page_size": "5"}, "page_size: does nothing here: the nearest come first", id="page size"),
-        pytest.param({"taggs": "tea"}, "taggs: is not a parameter", id="unknown"),
-    ],
-)
-def test_parameters_that_are_wrong_are_named(db, parameters, detail):
-    reply = fetched("/api/memories/1/similar", 422, **parameters)
-    assert reply["error"] == "invalid_query"
-    assert detail in reply["detail"]
 
 
 def about(viewer, text, **arguments):

@@ -114,15 +114,6 @@ def test_without_the_model_it_says_that_words_alone_were_looked_at(corpus, every
 # --- where it is --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sort", ["relevance", "oldest"])
-def test_place_and_page_are_those_of_the_search(embedded, everyone, sort):
-    query = query_of(f"q=tea boat&page_size=2&min_similarity=0.05&sort={sort}")
-    second = run(query.model_copy(update={"page": 2}), everyone)
-    found = why_not(query, second.hits[1].id, everyone)
-    assert (found.place, found.page) == (4, 2)
-    assert found.verdict == f"It matches: result 4 of {second.total}, on page 2."
-
-
 def verdict_is_that_of_the_search(query, documents, viewer):
     hits = [hit.id for hit in run(query, viewer).hits]
     for document in documents:
@@ -223,10 +214,3 @@ def test_page_says_what_keeps_a_memory_out(reader):
     assert '<td class="no"><span aria-hidden="true">✗</span> no</td>' in html_of(page)
     assert f'href="/m/{one.pk}/?ctx=tag%3Dguests"' in html_of(page)
     assert '<input type="hidden" name="tag" value="guests">' in html_of(page)
-
-
-def test_page_leads_to_where_a_memory_is(reader):
-    one = memory("t1")
-    page = reader.get("/explore/why-not/", {"id": one.pk, "q": "green tea", "mode": "keyword"})
-    assert "It matches: result 1 of 1, on page 1." in html_of(page)
-    assert f'href="/explore/?q=green+tea&amp;mode=keyword#hit-{one.pk}"' in html_of(page)

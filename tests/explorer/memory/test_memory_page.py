@@ -141,27 +141,6 @@ def test_version_is_restored_by_who_may_write(client, kettle):
     assert client.post("/m/99/history/1/restore/").status_code == 404
 
 
-def test_relationships_that_cite_it_are_shown(reader, kettle):
-    text = html_of(reader.get("/m/100/"))
-    assert 'href="/graph/entity/person:Mio/"' in text
-    assert f'href="/graph/relationship/{Relationship.objects.get().pk}/"' in text
-    assert "Mio repaired it." in text
-
-
-def test_superseded_memory_leads_to_its_successor_and_back(reader, tea):
-    newer = make(tea, 2, title="Green tea at 75")
-    make(tea, 1, title="Green tea at 70", state="superseded", superseded_by=newer, state_reason="Tasted again.")
-    old = html_of(reader.get("/m/1/"))
-    assert 'Superseded by <a class="link" href="/m/2/">Green tea at 75</a>' in old
-    assert "Tasted again." in old
-    assert 'Supersedes <a class="link" href="/m/1/">Green tea at 70</a>' in html_of(reader.get("/m/2/"))
-
-
-def test_deleted_memory_says_so(reader, tea):
-    make(tea, 1, state="deleted", state_reason="Said twice")
-    assert "This memory is deleted: Said twice." in html_of(reader.get("/m/1/"))
-
-
 def test_around_this_time_shows_neighbours_in_the_project(reader, tea):
     boat = Project.objects.create(slug="boat", name="Boat yard")
     for pk in range(1, 16):
