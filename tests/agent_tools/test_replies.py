@@ -4,19 +4,17 @@ import json
 import re
 
 import pytest
-from django.core.management import call_command
 
 from access.viewer import command_viewer
 from agent_tools.catalogue import TOOL
 from agent_tools.tools import call
-from config.management.commands.up import SAMPLE
 from memories.embedding import query
 from memories.models import Memory
 from search.unified import legs
+from tests.agent_tools.conftest import fill_with_sample
 from tests.agent_tools.tokens import tokens
 from tests.unified_corpus import AtOnce
-from tests.vectors import MODEL, embed_everything
-from web.cache import clear_caches
+from tests.vectors import MODEL
 
 pytestmark = pytest.mark.django_db
 
@@ -24,10 +22,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def sample(db, monkeypatch):
     monkeypatch.setattr(legs, "_threads", AtOnce())
-    call_command("import_memories", str(SAMPLE), verbosity=0)
+    fill_with_sample()
     query.use_embedder(MODEL)
-    embed_everything()
-    clear_caches()
     yield
     query.forget()
 

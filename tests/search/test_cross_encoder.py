@@ -193,6 +193,7 @@ def tiny_model(tmp_path):
 
 
 @needs_library
+@pytest.mark.release
 def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settings, tiny_model):
     settings.RERANK_MODEL, settings.RERANK_TIMEOUT_MS = str(tiny_model()), 60_000
     settings.SEARCH_WEIGHTS = {"relevance": 1.0, "quality": 0.0, "recency": 0.0, "source": 0.0}

@@ -283,7 +283,10 @@ def by_meaning(documents, seed):
     }
 
 
-@pytest.mark.parametrize("seeds", [range(n, n + 10) for n in range(0, 60, 10)], ids=str)
+SEEDS = [range(10), *(pytest.param(range(n, n + 10), marks=pytest.mark.release) for n in range(10, 60, 10))]
+
+
+@pytest.mark.parametrize("seeds", SEEDS, ids=str)
 def test_any_query_by_meaning_equals_the_naive_counter(embedded, everyone, seeds):
     for seed in seeds:
         query = SearchQuery.from_mapping({**by_meaning(embedded, seed), "include_facets": True, "page_size": 100})
@@ -300,7 +303,7 @@ def test_any_query_by_meaning_equals_the_naive_counter(embedded, everyone, seeds
             assert (found.no_value, found.at_least) == (no_value, False), spec.key
 
 
-@pytest.mark.parametrize("seeds", [range(n, n + 10) for n in range(0, 60, 10)], ids=str)
+@pytest.mark.parametrize("seeds", SEEDS, ids=str)
 def test_pages_together_are_the_match_set_each_memory_once(embedded, everyone, seeds):
     for seed in seeds:
         asked = by_meaning(embedded, seed)
@@ -313,7 +316,7 @@ def test_pages_together_are_the_match_set_each_memory_once(embedded, everyone, s
         assert len(paged) == len(set(paged)) == whole.total
 
 
-@pytest.mark.parametrize("seeds", [range(n, n + 10) for n in range(0, 60, 10)], ids=str)
+@pytest.mark.parametrize("seeds", SEEDS, ids=str)
 def test_at_the_ceiling_numbers_are_lower_bounds_and_say_so(embedded, low_ceiling, everyone, seeds):
     for seed in seeds:
         query = SearchQuery.from_mapping({**by_meaning(embedded, seed), "include_facets": True})
