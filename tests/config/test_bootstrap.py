@@ -162,14 +162,6 @@ def test_model_is_fetched_and_its_weights_compared_once(place, calls, monkeypatc
     assert bootstrap.MODEL.exists()
 
 
-def test_model_with_other_weights_ends_the_installation(place, calls):
-    calls.model_code = 1
-    for _ in range(2):
-        with pytest.raises(SystemExit, match="The model of search by meaning is not installed"):
-            bootstrap.main([])
-    assert calls.models == 2
-
-
 # --- what goes wrong ------------------------------------------------------------------------------------------------
 
 

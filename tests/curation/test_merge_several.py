@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from access.keys import make_key
 from access.models import Membership
 from access.viewer import Viewer
-from categories.models import Category, CategoryLink, Concept, Entity, LocalText, TagAlias
+from categories.models import Category, CategoryLink, LocalText, TagAlias
 from curation.checks import findings
 from curation.models import Curation
 from curation.schemas import Merge
@@ -97,18 +97,6 @@ def test_categories_below_one_another_become_one(corpus, curator):
     Memory.objects.filter(pk=made.pk).delete()
     Category.objects.filter(path="kitchen/rope").delete()
     curation_undo(curation_id=done.curation.pk, viewer=curator)
-    assert dump() == before
-
-
-def test_concepts_and_entities_become_one_and_come_back(corpus, curator):
-    before = dump()
-    concepts = merge(curator, kind="concept", sources=["safety", "maintenance", "boiling"], target="hospitality")
-    assert Concept.objects.get(name="hospitality").aliases == ["safety", "maintenance", "boiling"]
-    entities = merge(curator, kind="entity", sources=["person:Ada", "tool:kettle"], target="person:Mio")
-    assert Entity.objects.get(name="Mio", entity_type="person").aliases == ["Ada", "kettle", "tool:kettle"]
-    assert [entities.plan.memories, entities.curation.merged != {}] == [4, True]
-    for done in (entities, concepts):
-        curation_undo(curation_id=done.curation.pk, viewer=curator)
     assert dump() == before
 
 

@@ -37,13 +37,6 @@ def test_title_status_and_total():
     assert context_of(total=1_200).of_total == ""
 
 
-def test_hidden_memories_are_named_with_a_way_to_them():
-    note = context_of("q=tea", hidden=37).hidden_note
-    assert note.count == "37 archived or superseded are hidden"
-    assert note.url == "/explore/?q=tea&state=active&state=archived&state=proposed&state=superseded"
-    assert context_of().hidden_note is None
-
-
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
@@ -101,15 +94,6 @@ def test_part_that_is_no_filter_is_named_with_the_reason():
 
 
 # --- words, meaning, and numbers that are lower bounds ------------------------------------------------------------
-
-
-def test_lower_bound_of_the_total_is_written_with_a_plus_and_read_as_at_least():
-    context = context_of("q=tea", total=1_000, at_least=True, hidden=4, hidden_at_least=True)
-    assert (context.total, context.total_name) == ("1,000+", "at least 1,000")
-    assert context.status == "At least 1,000 memories"
-    assert context.title == "1,000+ memories · tea"
-    assert context.pager.span == "1–25 of 1,000+"
-    assert context.hidden_note.count == "4+ archived or superseded are hidden"
 
 
 def test_what_an_exclusion_hides_is_not_told_from_two_lower_bounds():

@@ -75,27 +75,6 @@ def tree(*rows):
 # --- chips --------------------------------------------------------------------------------------------------------
 
 
-def test_chips_name_every_filter_and_remove_one_value_each():
-    context = context_of(
-        "q=kettle&tag=hot&tag=tea&-type=test&category=kitchen/oven&no=entity&has=agent&from=2018-01-01&to=2023-12-31",
-        labels={("category", "kitchen/oven"): "Kitchen / Oven"},
-    )
-    assert [chip.text for chip in context.chips] == [
-        "not type test",
-        "category Kitchen / Oven",
-        "tag hot or tea",
-        "entity none",
-        "agent any",
-        "date 2018 – 2023",
-    ]
-    tags = next(chip for chip in context.chips if chip.id == "chip-tag")
-    assert tags.parts[0].remove_name == "Remove filter: tag hot"
-    assert "tag=tea" in tags.parts[0].remove_url
-    assert "tag=hot" not in tags.parts[0].remove_url
-    assert context.clear_url == "/explore/?q=kettle"
-    assert context.filter_count == 7
-
-
 # --- the values of one facet --------------------------------------------------------------------------------------
 
 

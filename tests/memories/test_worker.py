@@ -9,7 +9,6 @@ import time
 from io import StringIO
 from pathlib import Path
 
-import numpy as np
 import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
@@ -121,13 +120,6 @@ def test_long_text_is_cut_into_chunks_that_cover_it():
     assert EmbeddedMemory.objects.get(memory=memory).chunks == len(found)
 
 
-def test_vectors_are_those_of_title_and_passage():
-    memory = store("Three, then stop.", title="Retries")
-    embed_all()
-    stored = np.array(Chunk.objects.get(memory=memory).embedding)
-    assert stored @ HashedWords().encode_query("Retries\nThree, then stop.") == pytest.approx(1, abs=1e-3)
-
-
 def test_changed_text_keeps_its_vectors_until_it_is_embedded_again():
     memory = store("Tea is brewed at eighty degrees.", title="Tea", tags=["kitchen"])
     embed_all()
@@ -160,17 +152,6 @@ def test_text_that_cannot_be_embedded_holds_up_no_other(caplog):
     other.name = "other-words"
     embed_all("other-words", **loading(other))
     assert states() == {"hashed-words": "retired", "other-words": "serving"}
-
-
-@pytest.mark.parametrize("broken", [pytest.param(np.nan, id="not a number"), pytest.param(np.inf, id="infinite")])
-def test_what_is_no_vector_is_not_stored(broken):
-    class Broken(HashedWords):
-        def encode(self, texts):
-            return np.full((len(texts), 384), broken, dtype=np.float32)
-
-    store("Whatever.")
-    assert embed_all(**loading(Broken())).progress.memories == 0
-    assert Chunk.objects.count() == 0
 
 
 # --- whole or not at all ------------------------------------------------------------------------------------------
