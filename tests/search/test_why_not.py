@@ -5,6 +5,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models import F
 from django.test import Client
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from access.keys import make_key
 from access.models import Membership
-from memories.models import Chunk, Memory, Project
+from memories.models import Chunk, Corpus, Memory, Project
 from search.query import SearchQuery
 from search.run import run
 from search.why_not import WhyNotRequest, why_not
@@ -92,6 +93,7 @@ def test_too_far_in_meaning_is_told_with_both_numbers(embedded, everyone):
 
 def test_memory_without_a_vector_is_not_embedded_yet(embedded, everyone):
     Chunk.objects.filter(memory_id=memory("t1").pk).delete()
+    Corpus.objects.update(vectors=F("vectors") + 1)
     found = explained("q=green tea&mode=semantic", "t1", everyone)
     assert [check.has for check in found.missing] == ["not embedded yet"]
 
