@@ -316,7 +316,6 @@ STORAGES = {
 _SITE = hashlib.sha256(f"cookies {SECRET_KEY}".encode()).hexdigest()[:8]
 SESSION_COOKIE_NAME = f"sessionid_{_SITE}"
 CSRF_COOKIE_NAME = f"csrftoken_{_SITE}"
-SESSION_ENGINE = "access.sessions"
 SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{SITE_PATH}/"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from access.viewer import command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from memories.embedding import query
 from memories.models import Memory
 from tests.agent_tools.conftest import fill_with_sample

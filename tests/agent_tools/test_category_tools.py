@@ -6,8 +6,8 @@ import pytest
 
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import ToolRefusedError, call
 from tests.agent_tools.conftest import key_for
 
 pytestmark = pytest.mark.django_db

@@ -10,8 +10,8 @@ from mcp import MCPError
 
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import PROFILES, TOOL
-from agent_tools.tools import ToolRefusedError, call
 from categories.models import Concept, Relationship
 from curation.suggestions.models import Suggestion
 from memories.models import Memory

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from access.viewer import command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from memories.embedding import query
 from memories.models import Memory
 from search.unified import legs

@@ -8,8 +8,9 @@ import toon_format
 
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import WORKFLOW, ToolRefusedError, call
+from agent_tools.workflow import WORKFLOW
 from memories.models import Memory, MemoryLink
 from memories.queries import memory_details
 from search.query import SearchQuery

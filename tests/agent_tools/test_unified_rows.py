@@ -10,8 +10,8 @@ from django.test import Client as Browser
 
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import ToolRefusedError, call
 from memories.embedding import query
 from memories.models import Memory
 from search.query import SearchQuery

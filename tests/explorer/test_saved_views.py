@@ -9,8 +9,8 @@ from django.test import Client
 from access.keys import make_key
 from access.models import Membership
 from access.viewer import Viewer, command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from memories.models import Project
 from search.models import SavedView, ViewMark
 from tests.html import html_of

@@ -11,8 +11,8 @@ from django.test import Client
 from access.keys import make_key
 from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from memories import recalls
 from memories.models import Memory, Recall, RecallDay
 from memories.recalls import DAYS_KEPT, RecallLog, Recalls, log, recalls_of

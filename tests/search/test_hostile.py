@@ -9,8 +9,8 @@ from django.test import Client
 
 from access.keys import make_key
 from access.viewer import command_viewer
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import ToolRefusedError, call
 from memories.models import Memory
 from search.query import SearchQuery
 from search.run import run

@@ -13,8 +13,8 @@ from django.test import Client
 from access.keys import make_key
 from access.models import ApiKey, Membership
 from access.viewer import command_viewer, viewer_of_key
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import ToolRefusedError, call
 from categories.models import Category, Concept, Entity, Relationship
 from memories.models import Memory, Project
 from memories.records import MemoryRecord

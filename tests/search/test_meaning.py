@@ -16,8 +16,8 @@ from django.test import Client
 
 from access.keys import make_key
 from access.viewer import command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from memories.embedding.models import HASHED
 from memories.models import Chunk, Corpus, EmbeddingModel, Memory, Project
 from search.engines import knn

@@ -10,8 +10,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from access.keys import make_key
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import ToolRefusedError, call
 from curation.queries import matching_ids
 from explorer.page_query import PageQuery
 from search.compare import compare

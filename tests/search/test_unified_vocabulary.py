@@ -10,8 +10,8 @@ from django.test import Client
 
 from access.keys import make_key
 from access.viewer import command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from categories.details import ConceptDetails, concept_merge_details
 from categories.models import Concept, Relationship
 from categories.services import Vocabulary

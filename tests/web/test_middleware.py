@@ -7,12 +7,12 @@ import psycopg
 import pytest
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
+from django.contrib.sessions.backends.db import SessionStore
 from django.db import InterfaceError, InternalError, OperationalError, connection
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.urls import include, path
 
-from access.sessions import SessionStore
 from tests.web.applications import ask
 from web.handler import SiteHandler
 from web.middleware import CONTENT_SECURITY_POLICY, refusal_response

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from access.viewer import Viewer, command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from categories.details import CategoryDetails, ConceptDetails, category_merge_details, concept_merge_details
 from categories.models import Category, Concept
 from categories.services import Vocabulary
