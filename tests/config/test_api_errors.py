@@ -175,13 +175,6 @@ def test_body_that_is_no_record_is_refused(caller, method, body, status, error):
     refused(getattr(caller, method)(path, body, content_type="application/json"), status, error)
 
 
-def test_field_that_is_not_known_is_named_with_what_was_meant(caller):
-    response = caller.post("/api/memories", {"content": "Tea.", "tagz": ["a"]}, content_type="application/json")
-    body = refused(response, 422, "invalid_request")
-    assert "tagz: is not a field; did you mean tags?" in body["detail"]
-    assert body["did_you_mean"] == ["tags"]
-
-
 @pytest.mark.parametrize(
     ("asked", "detail", "allowed"),
     [

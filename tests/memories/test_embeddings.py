@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from access.viewer import command_viewer
-from memories.embedding import query, vectors
+from memories.embedding import vectors
 from memories.embedding.models import (
     EmbedderUnavailableError,
     HashedWords,
@@ -15,7 +15,7 @@ from memories.embedding.models import (
     missing_packages,
     model_name,
 )
-from memories.embedding.query import EmbedderNotReadyError, QueryEmbedder, query_vector
+from memories.embedding.query import EmbedderNotReadyError, QueryEmbedder
 from memories.models import Chunk, EmbeddingModel
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -184,15 +184,6 @@ def test_other_model_in_the_same_place_is_refused(clock, embedded):
     assert reason(queries) == ("memories are embedded by hashed-words, but hashed-words is now another model")
 
 
-def test_one_that_is_loaded_at_the_start_is_there_at_the_first_query(embedded):
-    loaded = threading.Event()
-    query.load_in_background(loaded.set)
-    assert loaded.wait(20)
-    until_loaded()
-    assert query_vector("tea").model == "hashed-words"
-    assert query.not_ready_reason() == ""
-
-
 # --- which model --------------------------------------------------------------------------------------------------
 
 
@@ -212,12 +203,6 @@ def test_model_of_a_folder_is_named_by_what_is_in_it(tmp_path):
     assert model_name(str(folder)) != name
     assert model_name("intfloat/e5-small-v2") == "intfloat/e5-small-v2"
     assert dimensions_of("intfloat/e5-small-v2") is None
-
-
-def test_models_can_be_switched_off(settings):
-    settings.WITHOUT_EMBEDDINGS = True
-    with pytest.raises(EmbedderUnavailableError, match="WITHOUT_EMBEDDINGS is set"):
-        load_embedder("hashed-words")
 
 
 # --- the real one -------------------------------------------------------------------------------------------------

@@ -120,14 +120,6 @@ def test_a_map_that_is_outgrown_is_drawn_again_when_nothing_waits_for_its_vector
     assert MapPlace.objects.filter(layout=2, is_anchor=True).count() == MapPlace.objects.count() == 72
 
 
-def test_a_few_memories_have_no_map():
-    for n in range(11):
-        store(f"cup {n}")
-    embed_all()
-    MapKeeper().once()
-    assert current_layout() is None
-
-
 def test_a_layout_that_is_stopped_stores_nothing(drawn):
     with pytest.raises(LayoutStoppedError):
         MapKeeper(lambda: True).once(redraw=True)

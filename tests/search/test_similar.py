@@ -6,12 +6,12 @@ from django.test import Client
 
 from access.keys import make_key
 from access.viewer import command_viewer
-from memories.models import Chunk, Corpus, EmbeddingModel, Memory, Project
+from memories.models import Chunk, Memory, Project
 from memories.refusals import MemoryNotFoundError
 from search.similar import SimilarRequest, similar_memories, similar_to_text
 from tests.explorer.memory.test_memory_page import make
 from tests.search.conftest import BOTH_ENGINES
-from tests.vectors import MODEL, embed_everything
+from tests.vectors import embed_everything
 from web.cache import clear_caches
 
 pytestmark = [pytest.mark.django_db, BOTH_ENGINES]
@@ -152,17 +152,6 @@ def test_before_anything_is_embedded_there_is_a_reason(corpus, everyone):
     assert (found.memories, found.reason) == ((), "no memory has been embedded yet")
 
 
-def test_vectors_of_another_model_are_not_compared(vectors, everyone):
-    EmbeddingModel.objects.create(
-        id=2, name="next", source="next", dimensions=MODEL.dimensions, min_similarity=0.3, state="building"
-    )
-    own = Chunk.objects.get(memory_id=pk_of("t1"))
-    Chunk.objects.create(memory_id=pk_of("b1"), model_id=2, ordinal=0, start=0, end=1, embedding=own.embedding)
-    Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
-    before = {one.hit.external_id: one.similarity for one in like(everyone, "t1", min_similarity=0).memories}
-    assert before.get("b1", 0) < 0.9
-
-
 # --- the API ------------------------------------------------------------------------------------------------------
 
 
@@ -196,16 +185,6 @@ def test_api_knows_no_memory_of_another_project(vectors):
 def about(viewer, text, **arguments):
     pairs = [(key, str(value)) for key, value in arguments.items()]
     return similar_to_text(text, *SimilarRequest.with_query(pairs), viewer)
-
-
-def test_a_text_is_compared_as_it_is_and_not_read_as_a_query(vectors, query_model, everyone):
-    valve = Memory.objects.get(external_id="t2")
-    whole = about(everyone, f"{valve.title}\n{valve.content}")
-    assert (ids(whole)[0], whole.memories[0].is_duplicate) == (valve.pk, True)
-    signed = about(everyone, f'"{valve.title}" {valve.content} -kettle -valve +retry or')
-    assert (ids(signed)[0], signed.memories[0].similarity > 0.85) == (valve.pk, True)
-    long = about(everyone, "Nothing of the kind. " * 100 + valve.content)
-    assert ids(long)[0] == valve.pk
 
 
 def test_a_text_finds_only_what_the_viewer_sees_and_the_filters_pass(vectors, query_model, everyone):

@@ -65,18 +65,6 @@ def test_every_filter_is_told_with_what_the_memory_has(corpus, everyone):
     assert (found.place, found.page) == (None, None)
 
 
-def test_state_that_is_left_out_by_default_is_the_reason(corpus, everyone):
-    archived = Memory.objects.filter(state="archived").get()
-    found = why_not(query_of(""), archived.pk, everyone)
-    assert [(check.name, check.has) for check in found.missing] == [("state", "archived")]
-    assert why_not(query_of("state=archived"), archived.pk, everyone).matches
-
-
-def test_name_that_means_nothing_matches_nothing_and_is_told(corpus, everyone):
-    found = explained("category=nowhere", "t1", everyone)
-    assert told(found)["Category"] == ("nowhere", "Kitchen / Brewing", False)
-
-
 # --- words --------------------------------------------------------------------------------------------------------
 
 

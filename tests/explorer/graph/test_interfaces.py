@@ -57,13 +57,6 @@ def test_relationship_has_its_evidence(reader, neighbour):
     assert "The combination" not in page(neighbour, f"/graph/relationship/{feeds.pk}/")
 
 
-def test_chain_is_told_step_by_step(reader):
-    text = page(reader, "/graph/entity/sluice/?to=Osk")
-    assert "2 steps from sluice to Osk" in text
-    assert "sluice <b>feeds</b> wheel" in text
-    assert "Osk <b>inspects</b> wheel" in text
-
-
 @pytest.mark.parametrize("name", ["a/../b", "x//y", ".", "1/", "100%?#", "C:\\x", "ünï cöde", "2024", " é"])
 def test_every_name_has_an_address_that_leads_to_it(mill, reader, name):
     entity = Entity.objects.create(name=name, entity_type="odd")
@@ -109,16 +102,3 @@ def test_api_finds_a_chain_and_a_relationship(caller, mill_caller):
     number = found["steps"][0]["ties"][0]["relationship"]
     assert reply(caller, f"relationships/{number}")["evidence_count"] == 2
     assert reply(mill_caller, f"relationships/{number}")["evidence_count"] == 1
-
-
-def test_api_refuses_in_the_shape_of_every_error(caller, mill_caller, mill):
-    lost = reply(mill_caller, "entities/Quill", 404)
-    assert (lost["error"], lost["did_you_mean"]) == ("not_found", [])
-    assert reply(caller, "entities/part:hinges", 404)["did_you_mean"] == ["part:hinge"]
-    assert reply(caller, "entities/path?from=wheel&to=Oskar", 404)["detail"].startswith("to: There is no entity named")
-    assert reply(caller, "entities/path?from=wheel", 422)["detail"] == "to: is missing"
-    assert reply(caller, "entities?sort=size", 422)["error"] == "invalid_query"
-    assert reply(caller, "entities/wheel?depth=2", 422)["detail"] == "depth: is not a parameter"
-    Entity.objects.create(name="Wheel", entity_type="game")
-    several = reply(caller, "entities/wHEEL", 422)
-    assert (several["error"], sorted(several["did_you_mean"])) == ("ambiguous_name", ["game:Wheel", "part:wheel"])

@@ -5,7 +5,7 @@ import pytest
 from access.viewer import Viewer, command_viewer
 from categories.models import Concept, Entity, Relationship
 from explorer.graph.node_page import node_detail, node_neighbourhood, relationship_detail
-from explorer.graph.params import SAME_MEMORY, AroundRequest, PathRequest, TableRequest
+from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.graph.path_page import find_path
 from explorer.graph.queries import CONCEPT, ENTITY, NameAmbiguousError, NameUnknownError
 from explorer.graph.table_page import node_table
@@ -123,23 +123,6 @@ def test_a_relationship_is_known_by_its_evidence_alone(mill, everyone, miller):
     assert relationship_detail(rests.pk, everyone).evidence == ()
     assert linked(everyone, "axle") == ["wheel", "hinge"]
     assert linked(miller, "axle") == ["wheel"]
-
-
-def test_evidence_that_was_put_away_stands_apart(mill, miller):
-    memory = Memory.objects.get(external_id="m4")
-    inspects = Relationship.objects.get(relationship_type="inspects")
-    memory_delete(memory_id=memory.pk, viewer=WRITER, reason="gone")
-    found = relationship_detail(inspects.pk, miller)
-    assert (found.record.evidence, found.evidence, [hit.id for hit in found.put_away]) == ((), (), [memory.pk])
-
-
-def test_neighbours_are_narrowed_by_type_of_link_and_by_evidence(mill, everyone):
-    assert linked(everyone, "wheel", rel=("feeds", "inspects")) == ["sluice", "Osk"]
-    assert linked(everyone, "wheel", rel=(SAME_MEMORY,)) == ["Quill", "axle", "Osk"]
-    assert linked(everyone, "wheel", least=2) == ["sluice"]
-    found = around(everyone, "wheel", rel=("eats",))
-    assert (found.total, found.rels) == (0, (("feeds", 1), ("inspects", 1), ("turns", 1), (SAME_MEMORY, 3)))
-    assert "“eats”" in found.warnings[0].message
 
 
 def test_profile_is_of_the_memories_that_may_be_seen(mill, everyone, miller):
