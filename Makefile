@@ -6,22 +6,27 @@ BENCH_ARGS ?= --size 21000 --size 200000
 EVAL_ARGS ?=
 LOCK_ARGS ?=
 RUN = .venv/bin/python
-TEMPLATES = $(shell find templates -name '*.html')
+TEMPLATES = $(shell find templates/django -name '*.html')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test torture lint format bench eval lock sbom package
+.PHONY: help run test test-all torture lint format bench eval lock sbom package
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## install what is missing, start the database, load a sample, serve, and print a link that signs you in (PORT=8000)
 	@$(PYTHON) bootstrap.py
 	@$(RUN) manage.py up
 
-test: ## install what tests need (a browser too) and run them all (PYTEST_ARGS="-n 2")
+test: ## install what tests need (a browser too) and run those that guard changes (PYTEST_ARGS="-n 2")
 	@$(PYTHON) bootstrap.py dev
 	@$(RUN) -m tests.browser.chromium
-	$(RUN) -m pytest $(PYTEST_ARGS)
+	$(RUN) -m pytest -m "not release" $(PYTEST_ARGS)
+
+test-all: ## run all tests, with those that guard releases: whole servers, other programs, larger samples
+	@$(PYTHON) bootstrap.py dev
+	@$(RUN) -m tests.browser.chromium
+	API_CASES=50 CURATION_VERBS=200 $(RUN) -m pytest $(PYTEST_ARGS)
 
 torture: ## kill and starve a site of its own while everybody writes, and look for what is lost (TORTURE_ARGS="--minutes 5")
 	@$(PYTHON) bootstrap.py

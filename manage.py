@@ -10,7 +10,6 @@ OF_A_SITE = {
     "check_vocabulary",
     "create_api_key",
     "embedding_dimensions",
-    "evaluate_suggestions",
     "export_memories",
     "import_memories",
     "index",

@@ -74,7 +74,7 @@ def connect(request: HttpRequest) -> HttpResponse:
         if form.is_valid():
             return _back(asked, code=grant_create(asked=asked, user=person, **form.grant_options()))
     context = {"asked": asked, "form": form, "host": _origin(asked.redirect_uri), "may_nothing": not scopes}
-    context["unticked"] = [_LABELS[scope] for scope in scopes if scope != "read"]
+    context |= {"unticked": [_LABELS[scope] for scope in scopes if scope != "read"], "is_spent": False}
     response = render(request, "access/connect.html", context, status=422 if form.errors else 200)
     # The form leads back to the app, to which browsers apply the policy as well.
     own = f"form-action 'self' {_origin(asked.redirect_uri)}"

@@ -211,5 +211,5 @@ def _refuse(request: HttpRequest, reason: str) -> NoReturn:
     if request.user.is_authenticated:
         messages.error(request, reason)
         raise ImmediateHttpResponse(redirect("access:account"))
-    context = {"refusal": reason, "provider": settings.OIDC_NAME}
+    context = {"refusal": reason, "provider": settings.OIDC_NAME, "link_is_spent": False, "next": ""}
     raise ImmediateHttpResponse(render(request, "access/sign_in.html", context, status=403))

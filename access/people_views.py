@@ -118,7 +118,7 @@ def _join(request: HttpRequest, token: str) -> HttpResponse:
             user = account_create(token=token, username=data["username"], password=data["password1"])
             login(request, user, backend="django.contrib.auth.backends.ModelBackend")
             return redirect("explorer:explore")
-    context = {"invitation": invitation, "projects": projects, "form": form}
+    context = {"invitation": invitation, "projects": projects, "form": form, "refusal": None}
     response = render(request, "access/join.html", context, status=422 if form and form.errors else 200)
     response["Cache-Control"] = "private, no-store"
     return response

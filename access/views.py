@@ -32,7 +32,7 @@ class SignIn(LoginView):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         provider = settings.OIDC_NAME if settings.OIDC_ISSUER else ""
-        return super().get_context_data(provider=provider, **kwargs)
+        return super().get_context_data(**{"provider": provider, "refusal": "", "link_is_spent": False, **kwargs})
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         token = request.GET.get("token")
@@ -81,7 +81,7 @@ def account(request: HttpRequest) -> HttpResponse:
         return redirect("access:account")
     memberships = Membership.objects.filter(user=user).select_related("project").order_by("project__slug")
     keys = live_keys().filter(created_by=user).order_by("name").values_list("name", flat=True)
-    context: dict[str, Any] = {"form": form, "memberships": memberships, "keys": keys}
+    context: dict[str, Any] = {"form": form, "memberships": memberships, "keys": keys, "provider": ""}
     if settings.OIDC_ISSUER:
         # Only then are the tables of allauth there.
         from access.oidc import linked_accounts

@@ -25,13 +25,13 @@ from mcp_types import (
 from mcp_types import Tool as OfferedTool
 
 from access.viewer import Viewer
+from agent_tools.calls import Arguments, Tool, ToolRefusedError, call
 from agent_tools.catalogue import PROFILES, TOOL
 from agent_tools.chatgpt import site_address
 from agent_tools.outputs import schema_of
 from agent_tools.rendering import Reply
 from agent_tools.resources import PROMPTS, RESOURCES, TEMPLATES, complete, get_prompt, read_resource
 from agent_tools.server import Caller
-from agent_tools.tools import Arguments, Tool, ToolRefusedError, call
 from web.errors import close_to
 from web.exchange import begin, current, set_route, set_tool_refused
 

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.auth import get_user
+from django.contrib.sessions.backends.db import SessionStore
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.asgi import ASGIRequest
 from django.db import close_old_connections
@@ -28,7 +29,6 @@ from django.utils.http import is_same_domain
 from access.keys import KeyRefusedError, key_from, viewer_of_raw
 from access.limits import Buckets, sender
 from access.models import AuditEvent
-from access.sessions import SessionStore
 from access.viewer import Viewer, viewer_of_user
 from agent_tools.claude_mem import worker
 from agent_tools.messages import JsonRpcError, check_in_batch, messages_in

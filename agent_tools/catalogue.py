@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from agent_tools import category_tools, chatgpt, memory_tools, outputs, tools, vocabulary_tools
+from agent_tools import category_tools, chatgpt, history_tools, memory_tools, outputs, tools, vocabulary_tools
+from agent_tools.calls import Tool
 from agent_tools.outputs import LIST, NUMBER, SWITCH, TEXT
 from agent_tools.rendering import DEFAULT_TOKENS, OutputOptions
-from agent_tools.tools import Tool
+from agent_tools.workflow import WORKFLOW
 from explorer.categories.requests import (
     CATEGORY_SORTS,
     CONCEPT_SORTS,
@@ -70,9 +71,10 @@ CORE = (
         "3-LAYER WORKFLOW (ALWAYS FOLLOW): 1. search(query) -> index with ids, 25-50 tokens a hit. 2."
         " timeline(anchor=ID) -> context. 3. get_observations(ids) -> whole memories, ONLY of ids you chose. NEVER"
         " fetch whole memories first. 10x token savings. Call for details.",
-        tools.important,
+        lambda arguments, viewer: WORKFLOW,
         outputs.MESSAGE,
         {},
+        scope="",
     ),
     Tool(
         "search",
@@ -278,7 +280,7 @@ FURTHER = (
     Tool(
         "changes",
         "What was created, edited … since 7d or a date, oldest first; after: its cursor.",
-        memory_tools.changes,
+        history_tools.changes,
         outputs.CHANGES,
         {"since": TEXT, "after": TEXT, "project": LIST, "kind": LIST, "limit": NUMBER},
         inputs=(ChangesRequest, OutputOptions),
@@ -286,17 +288,17 @@ FURTHER = (
     Tool(
         "history",
         "Changes of a memory, newest first, with values before and after.",
-        memory_tools.history,
+        history_tools.history,
         outputs.HISTORY,
         {"id": NUMBER, "limit": NUMBER},
-        inputs=(memory_tools.HistoryOf, OutputOptions),
+        inputs=(history_tools.HistoryOf, OutputOptions),
         required=("id",),
     ),
     Tool(
         "restore",
         "Undelete a memory, take it back to after an event of its history, or undo a forget. despite_successor: also"
         " what was superseded.",
-        memory_tools.restore,
+        history_tools.restore,
         outputs.RESTORED,
         {
             "id": NUMBER,
@@ -311,10 +313,10 @@ FURTHER = (
     Tool(
         "forget",
         "Delete all memories that search's filters find: first a preview, then with its token.",
-        memory_tools.forget,
+        history_tools.forget,
         outputs.FORGOTTEN,
         {"query": TEXT, "tag": LIST, "reason": TEXT, "token": TEXT},
-        inputs=(SearchQuery, memory_tools.ForgetRequest),
+        inputs=(SearchQuery, history_tools.ForgetRequest),
         scope="write",
         destructive=True,
         idempotent=False,

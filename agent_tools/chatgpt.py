@@ -4,8 +4,9 @@ from contextvars import ContextVar
 from urllib.parse import urljoin
 
 from access.viewer import Viewer
+from agent_tools.calls import Arguments, pairs_of_arguments
 from agent_tools.rendering import encode
-from agent_tools.tools import Arguments, hidden_line, pairs_of_arguments, warning_lines
+from agent_tools.rows import hidden_line, warning_lines
 from explorer.explore.timeline_api import index_row
 from explorer.links import memory_url
 from memories.queries import memory_details

@@ -25,9 +25,9 @@ from mcp_types import (
 )
 
 from access.viewer import Viewer
+from agent_tools.calls import Arguments, ToolRefusedError, call
 from agent_tools.catalogue import TOOL
 from agent_tools.rendering import MAX_TOKENS, encode
-from agent_tools.tools import Arguments, ToolRefusedError, call
 from agent_tools.workflow import WORKFLOW
 
 _TEXT, _MARKDOWN = "text/plain", "text/markdown"

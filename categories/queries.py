@@ -249,16 +249,11 @@ def category_nodes(ids: Collection[int]) -> dict[int, CategoryNode]:
     """Categories by id, with the names along their paths: one statement for the nodes, one for their ancestors."""
     if not ids:
         return {}
-    # Written out, since every page of results runs this: the ORM takes longer to compile it than it takes to run.
-    rows = _rows(
-        "SELECT id, path, name, parent_id, depth FROM categories_category WHERE id = ANY(%(ids)s)",
-        {"ids": list(set(ids))},
-    )
+    rows = list(Category.objects.filter(pk__in=set(ids)).values_list("id", "path", "name", "parent_id", "depth"))
     known = {path: name for _, path, name, _, _ in rows}
     above = {prefix for path in known for prefix in _ancestor_paths(path)} - set(known)
     if above:
-        names = _rows("SELECT path, name FROM categories_category WHERE path = ANY(%(paths)s)", {"paths": list(above)})
-        known.update(names)
+        known.update(Category.objects.filter(path__in=above).values_list("path", "name"))
     return {
         pk: CategoryNode(
             id=pk,
@@ -281,10 +276,9 @@ def category_roots() -> list[TreeNode]:
 def category_children(ids: Collection[int]) -> dict[int, tuple[TreeNode, ...]]:
     """The children of each category that has any."""
     children: dict[int, list[TreeNode]] = {}
-    if ids:
-        statement = "SELECT id, path, name, parent_id, depth FROM categories_category WHERE parent_id = ANY(%(ids)s)"
-        for node in map(TreeNode._make, _rows(statement + " ORDER BY id", {"ids": list(ids)})):
-            children.setdefault(node.parent_id or 0, []).append(node)
+    rows = Category.objects.filter(parent_id__in=ids).order_by("id")
+    for node in map(TreeNode._make, rows.values_list("id", "path", "name", "parent_id", "depth")):
+        children.setdefault(node.parent_id or 0, []).append(node)
     return {parent: tuple(nodes) for parent, nodes in children.items()}
 
 

@@ -204,7 +204,6 @@ INSTALLED_APPS = [
     "django.contrib.humanize",  # the count of a list in the admin
     "ninja",  # for the files of its API page, which it would otherwise fetch from another host
     "django_htmx",
-    "template_partials",
     "access",
     "categories",
     "memories",
@@ -243,27 +242,31 @@ WORKERS = env_int("WORKERS", 1, low=1, high=8)
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"
 
+_CONTEXT_PROCESSORS = [
+    "django.template.context_processors.request",
+    "django.contrib.auth.context_processors.auth",
+    "django.contrib.messages.context_processors.messages",
+]
 TEMPLATES: list[dict[str, Any]] = [
     {
-        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "BACKEND": "django.template.backends.jinja2.Jinja2",
         "DIRS": [BASE_DIR / "templates"],
-        "APP_DIRS": True,
         "OPTIONS": {
+            "environment": "web.templates.environment",
             "context_processors": [
-                "django.template.context_processors.request",
-                "django.contrib.auth.context_processors.auth",
-                "django.contrib.messages.context_processors.messages",
+                *_CONTEXT_PROCESSORS[1:],
                 "explorer.http.menu",
                 "curation.suggestions.menu.open_questions",
                 "web.context.command",
             ],
-            "builtins": ["web.fragments"],
         },
     },
+    # The pages of the admin, which are Django's own.
     {
-        "BACKEND": "django.template.backends.jinja2.Jinja2",
-        "DIRS": [BASE_DIR / "templates" / "fragments"],
-        "OPTIONS": {"environment": "web.fragments.environment"},
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates" / "django"],
+        "APP_DIRS": True,
+        "OPTIONS": {"context_processors": _CONTEXT_PROCESSORS, "builtins": ["web.page_parts"]},
     },
 ]
 
@@ -313,7 +316,6 @@ STORAGES = {
 _SITE = hashlib.sha256(f"cookies {SECRET_KEY}".encode()).hexdigest()[:8]
 SESSION_COOKIE_NAME = f"sessionid_{_SITE}"
 CSRF_COOKIE_NAME = f"csrftoken_{_SITE}"
-SESSION_ENGINE = "access.sessions"
 SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{SITE_PATH}/"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"

@@ -12,8 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
-from django.template.context import make_context
-from django.template.loader import get_template
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -28,6 +27,7 @@ from search.saved_views import default_view_id, openable_views
 from text.dates import zone_names
 from text.formatting import number
 from web.params import Pair, Params, pairs_of
+from web.templates import render_block
 from web.timing import Stopwatch, server_timing
 from web.validation import Problem
 
@@ -162,8 +162,11 @@ def page_response(
     watch = Stopwatch()
     fragment = wants_fragment(request)
     with watch.stage("render"):
-        name = f"{template}#{partial}" if fragment else template
-        response = HttpResponse(_rendered(request, name, {**context, "is_fragment": fragment}), status=status)
+        if fragment:
+            html = render_block(request, template, partial, {**context, "is_fragment": True})
+        else:
+            html = render_to_string(template, {**context}, request)
+        response = HttpResponse(html, status=status)
     if fragment and address:
         here = request.htmx.current_url_abs_path
         # Only the first search of a run of typing has a history entry of its own.
@@ -171,19 +174,6 @@ def page_response(
         response["HX-Replace-Url" if replaces else "HX-Push-Url"] = address
     response["Server-Timing"] = server_timing({**timings, **watch.timings})
     return private(response)
-
-
-def _rendered(request: HttpRequest, name: str, values: dict[str, object]) -> str:
-    """A template as text. Unlike `render`, it leaves no cycle of references, which would keep all that is on the page
-    until the next garbage collection.
-    """
-    template = get_template(name).template  # type: ignore[attr-defined]  # of Django's own engine
-    context = make_context(values, request)
-    try:
-        text: str = template.render(context)
-    finally:
-        context.dicts.clear()
-    return text
 
 
 def private(response: HttpResponse) -> HttpResponse:

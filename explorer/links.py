@@ -59,12 +59,6 @@ def arrange_url(query: SearchQuery) -> str:
     return _with_query(path_of("explorer:arrange"), urlencode({"next": explore_url(query)}))
 
 
-def calendar_url(query: SearchQuery, year: int = 0) -> str:
-    """The calendar of a year under a query; of its last year without one."""
-    query = query.with_(sort=None, page_size=25)
-    return _with_query(path_of("explorer:calendar"), query.querystring(), urlencode({"year": year} if year else {}))
-
-
 def matrix_url(query: SearchQuery, request: dict[str, str] | None = None) -> str:
     """The table of counts under a query. `request` are its own parameters."""
     query = query.with_(sort=None, page_size=25)

@@ -2,33 +2,36 @@
 
 from django.urls import path
 
+from explorer.categories.views import category_browser
 from explorer.compare import views as compare_view
-from explorer.explore import views
+from explorer.explore import query_views, views
 from explorer.map import views as map_view
 from explorer.memory import edit_views
+from explorer.memory import views as memory_views
 from explorer.sessions import views as session_views
+from explorer.status import views as status_views
 from explorer.views import feeds as view_feeds
 from explorer.views import views as saved_view_pages
 
 app_name = "explorer"
 urlpatterns = [
     path("explore/", views.explore, name="explore"),
-    path("explore/calendar/", views.calendar_page, name="calendar"),
-    path("explore/matrix/", views.matrix_page, name="matrix"),
-    path("explore/facets/", views.arrange_facets, name="arrange"),
-    path("explore/text/", views.edit_text, name="text"),
-    path("explore/why-not/", views.explain_absence, name="why_not"),
+    path("explore/calendar/", views.calendar),
+    path("explore/matrix/", compare_view.matrix_page, name="matrix"),
+    path("explore/facets/", query_views.arrange_facets, name="arrange"),
+    path("explore/text/", query_views.edit_text, name="text"),
+    path("explore/why-not/", query_views.explain_absence, name="why_not"),
     path("compare/", compare_view.compare_slices, name="compare"),
     path("map/", map_view.open_map, name="map"),
     path("map/tile/", map_view.tile, name="map_tile"),
     path("map/at/", map_view.at, name="map_at"),
-    path("facets/<key>/", views.facet_values, name="facet_values"),
+    path("facets/<key>/", query_views.facet_values, name="facet_values"),
     path("m/new/", edit_views.new, name="new"),
-    path("m/<int:memory_id>/", views.detail, name="memory"),
+    path("m/<int:memory_id>/", memory_views.detail, name="memory"),
     path("m/<int:memory_id>/edit/", edit_views.edit, name="edit"),
     path("m/<int:memory_id>/state/", edit_views.set_state, name="set_state"),
-    path("m/<int:memory_id>/similar/", views.similar, name="similar"),
-    path("m/<int:memory_id>/history/<event>/restore/", views.restore_version, name="restore_version"),
+    path("m/<int:memory_id>/similar/", memory_views.similar, name="similar"),
+    path("m/<int:memory_id>/history/<event>/restore/", memory_views.restore_version, name="restore_version"),
     path("views/", saved_view_pages.views, name="views"),
     path("views/new/", saved_view_pages.new_view, name="new_view"),
     path("views/<int:view_id>/", saved_view_pages.view, name="view"),
@@ -39,8 +42,8 @@ urlpatterns = [
     path("feed/", view_feeds.feed, name="feed"),
     path("sessions/", session_views.sessions, name="sessions"),
     path("sessions/<int:session_id>/", session_views.session, name="session"),
-    path("status/", views.status, name="status"),
-    path("status/back-up/", views.back_up, name="back_up"),
-    path("categories/", views.category_browser, name="categories"),
-    path("categories/<path:path>/", views.category_browser, name="category"),
+    path("status/", status_views.status, name="status"),
+    path("status/back-up/", status_views.back_up, name="back_up"),
+    path("categories/", category_browser, name="categories"),
+    path("categories/<path:path>/", category_browser, name="category"),
 ]

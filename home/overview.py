@@ -21,13 +21,16 @@ from explorer.listings import Listed, ListedSession, SessionsRequest, list_sessi
 from memories.embedding.progress import EmbeddedShare, memory_progress
 from memories.models import EmbeddingModel, Memory
 from memories.queries import visible_to
-from search.calendar_days import days_since
+from search.engines import with_engine
+from search.engines.base import Engine, EngineTimeoutError
 from search.facets import FACET, FacetValue
 from search.histogram import Histogram
+from search.plan import resolve_query
 from search.query import EVER, Interval, SearchQuery, Sort
 from search.result import HitDetail, SearchResult
 from search.run import date_histograms, run, totals
 from search.saved_views import OpenableView, ViewCount, count_views, openable_views
+from search.snapshots import snapshot
 from search.typed import as_text
 from text.dates import check_start, start_of
 from text.formatting import local_time, number
@@ -164,6 +167,22 @@ class Overview:
 def strip_start(today: date) -> date:
     """The first day of the weeks that the calendar of the home page shows: a Monday, a year before this week."""
     return today - timedelta(days=today.weekday(), weeks=STRIP_WEEKS - 1)
+
+
+def days_since(query: SearchQuery, first: date, viewer: Viewer) -> dict[date, int]:
+    """The days from one on that have memories, with their numbers; none if counting takes too long."""
+
+    def answer(engine: Engine) -> dict[date, int]:
+        with snapshot():
+            since = query.with_(date_from=first.isoformat())
+            resolved = resolve_query(engine, since, viewer, datetime.now(UTC))
+            try:
+                counted = engine.counts(resolved.plan, [], zone=resolved.zone, now=resolved.now)
+            except EngineTimeoutError:
+                return {}
+        return {day: inside for day, _, inside in counted.days.listed() if inside}
+
+    return with_engine(answer, viewer)
 
 
 # Some hundred statements: counted at most once at a time for a person, and not for every revision of busy writers.

@@ -1,5 +1,6 @@
 """The context of the home page. Pure: no database, no request."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
@@ -8,9 +9,8 @@ from django.urls import reverse
 
 from curation.suggestions.pages import review_url
 from curation.suggestions.params import ReviewQuery
-from explorer.explore.calendar_page import day_shade
 from explorer.explore.histogram_plot import Plot, build_plot
-from explorer.links import Link, calendar_url, explore_url, filter_url, memory_url
+from explorer.links import Link, explore_url, filter_url, memory_url
 from explorer.listings import SessionsRequest
 from explorer.sessions.page import SessionRow, build_sessions, sessions_url
 from explorer.views.page import ViewRow, build_rows
@@ -37,6 +37,7 @@ _SPANS = (("24h", "24 hours"), ("7d", "7 days"), ("30d", "30 days"))
 # One each, for the largest types; a type has the colour of its family if no larger one has it.
 _COLOURS = ("decision", "fix", "feature", "test", "note")
 _GAP = 0.07
+_SHADES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,6 @@ class DayStrip:
     """Places in percent, and links to the memories of the month that begins there."""
     days: str
     busiest: Link
-    calendar: Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +327,7 @@ def _strip(found: Overview, today: date) -> DayStrip:
     for n, day in enumerate(days):
         count = found.days.get(day, 0)
         square = f"M{n // 7 * 12} {n % 7 * 12}h10v10h-10z"
-        squares.setdefault(day_shade(count, peak) if count else 0, []).append(square)
+        squares.setdefault(_day_shade(count, peak) if count else 0, []).append(square)
     busiest = max(found.days, key=lambda day: (found.days[day], day))
     url = explore_url(query.between(busiest.isoformat(), busiest.isoformat()))
     return DayStrip(
@@ -336,8 +336,12 @@ def _strip(found: Overview, today: date) -> DayStrip:
         months=tuple(_strip_months(found, days)),
         days=plural(len(found.days), "day"),
         busiest=Link(f"{day_text(busiest)}, {memories(found.days[busiest])}", url),
-        calendar=Link("All days", calendar_url(query)),
     )
+
+
+def _day_shade(count: int, peak: int) -> int:
+    """The shade of a day from 1 to 5, by the logarithm: one busy day must not make all others look the same."""
+    return 1 + round((_SHADES - 1) * math.log(count) / math.log(peak)) if peak > 1 else _SHADES
 
 
 def _strip_months(found: Overview, days: Sequence[date]) -> Iterator[tuple[str, Link]]:

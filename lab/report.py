@@ -45,7 +45,7 @@ def cells(found: dict[str, float] | None, names: Sequence[str] = PERCENTILES) ->
 
 def machine() -> Row:
     """The hardware and the versions in use, without anything that identifies the machine."""
-    with connection._nodb_cursor() as cursor:
+    with connection.cursor() as cursor:
         cursor.execute("SHOW server_version")
         (postgres,) = cursor.fetchone()
     return {

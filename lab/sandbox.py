@@ -8,9 +8,11 @@ import fcntl
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +20,18 @@ from types import FrameType
 from typing import Any, cast
 from urllib.parse import urlencode
 
+import psycopg
 from django.conf import settings
 from django.core.management import call_command
 from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.backends.postgresql.base import DatabaseWrapper
+from psycopg.conninfo import make_conninfo
 
 _MARK = "made by python -m lab.bench"
 _GRACE_SECONDS = 30
+_START_SECONDS = 300
+_POLL_SECONDS = 0.2
+_LOG_LINES = 15
 # They describe another server: its address, and how other machines reach it.
 _SERVER_VARIABLES = ("ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "PORT", "DEBUG")
 
@@ -84,16 +91,31 @@ class Sandbox:
                     child.kill()
                     child.wait()
 
+    @contextmanager
+    def serve(
+        self, is_ready: Callable[[int], bool], environment: Mapping[str, str], *, workers: int = 1
+    ) -> Iterator[tuple[int, int]]:
+        """Run `manage.py up` until the block ends; yield its port and its process id once it is ready."""
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+        log = self.folder / "server.log"
+        command = ("manage.py", "up", "--port", str(port), "--workers", str(workers))
+        until = time.monotonic() + _START_SECONDS
+        with log.open("wb") as out, self.child(*command, out=out.fileno(), environment=environment) as child:
+            while not is_ready(port):
+                if child.poll() is not None or time.monotonic() > until:
+                    lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+                    raise BenchmarkError("\n".join(["manage.py up did not start:", *(lines or ["no output"])]))
+                time.sleep(_POLL_SECONDS)
+            yield port, child.pid
+
     def environment(self) -> dict[str, str]:
         """The environment variables that lead a process to this sandbox."""
-        parameters = connection.get_connection_params()
-        names = {"dbname", "host", "port", "user", "password", *settings.DATABASES["default"].get("OPTIONS", {})}
-        url = {name: str(parameters[name]) for name in sorted(names - {"pool"}) if parameters.get(name)}
         return {
             **{name: value for name, value in os.environ.items() if name not in _SERVER_VARIABLES},
             "DJANGO_SETTINGS_MODULE": "config.settings",
             "MNEMOSCOPE_HOME": str(self.folder),
-            "DATABASE_URL": f"postgresql:///?{urlencode(url)}",
+            "DATABASE_URL": f"postgresql:///?{urlencode(_server())}",
             # Settings may take the model from elsewhere than the environment.
             "EMBEDDING_MODEL": settings.EMBEDDING_MODEL,
         }
@@ -129,6 +151,21 @@ def open_sandbox(folder: Path, database: str, contents: str, *, keep: bool) -> I
             signal.signal(signal.SIGINT, before)
 
 
+def _server() -> dict[str, str]:
+    """Where the server of this process is, its database included."""
+    parameters = connection.get_connection_params()
+    names = {"dbname", "host", "port", "user", "password", *settings.DATABASES["default"].get("OPTIONS", {})}
+    return {name: str(parameters[name]) for name in sorted(names - {"pool"}) if parameters.get(name)}
+
+
+@contextmanager
+def _server_cursor() -> Iterator[psycopg.Cursor[Any]]:
+    """A cursor outside of the databases that are created and dropped."""
+    address = make_conninfo(**{**_server(), "dbname": "postgres"})
+    with psycopg.connect(address, autocommit=True) as server, server.cursor() as cursor:
+        yield cursor
+
+
 def vacuum() -> None:
     """Update statistics, the visibility map and pending index entries, as autovacuum does minutes later."""
     with connection.cursor() as cursor:
@@ -137,7 +174,7 @@ def vacuum() -> None:
 
 def _create(database: str) -> None:
     quoted = connection.ops.quote_name(database)
-    with connection._nodb_cursor() as cursor:
+    with _server_cursor() as cursor:
         # Names sort by their bytes, so that runs on different servers are comparable.
         cursor.execute(f"CREATE DATABASE {quoted} TEMPLATE template0 ENCODING 'UTF8' LOCALE 'C'")
         cursor.execute(f"COMMENT ON DATABASE {quoted} IS '{_MARK}'")
@@ -148,14 +185,14 @@ def _remove(folder: Path, database: str) -> None:
     if mark is not None:
         if mark.partition(":")[0] != _MARK:
             raise BenchmarkError(f"There is a database {database} that the bench did not make: rename it, or drop it.")
-        with connection._nodb_cursor() as cursor:
+        with _server_cursor() as cursor:
             cursor.execute(f"DROP DATABASE {connection.ops.quote_name(database)} WITH (FORCE)")
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _mark_of(database: str) -> str | None:
     """The comment on a database, empty if it has none; None if there is no such database."""
-    with connection._nodb_cursor() as cursor:
+    with _server_cursor() as cursor:
         cursor.execute("SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s", [database])
         found = cursor.fetchone()
     return None if found is None else str(found[0] or "")

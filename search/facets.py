@@ -31,19 +31,111 @@ class FacetSpec:
     """Whether the sidebar shows values without matches."""
     exclusive: bool = False
     """Whether a memory has at most one value, so that the counts and `no_value` add up to the total."""
+    help_text: str = ""
+    """The meaning of the values, for readers who see them for the first time."""
+    is_open: bool = False
+    """Whether the sidebar shows the values before the reader arranges it."""
 
 
 FACETS: tuple[FacetSpec, ...] = (
-    FacetSpec("project", "Project", FacetKind.PROJECT, "project_id", "projects", exclusive=True, shows_zeros=True),
-    FacetSpec("type", "Type", FacetKind.SCALAR, "memory_type", "memory_types", exclusive=True, shows_zeros=True),
-    FacetSpec("category", "Category", FacetKind.TREE, "category_path_ids", "categories"),
-    FacetSpec("tag", "Tag", FacetKind.TEXTS, "tags", "tags", may_require_all=True),
-    FacetSpec("concept", "Concept", FacetKind.IDS, "concept_ids", "concepts", may_require_all=True),
-    FacetSpec("entity", "Entity", FacetKind.IDS, "entity_ids", "entities", may_require_all=True),
-    FacetSpec("author", "Author", FacetKind.TEXTS, "authors", "authors"),
-    FacetSpec("agent", "Agent", FacetKind.SCALAR, "agent", "agents", exclusive=True),
-    FacetSpec("source", "Source", FacetKind.SCALAR, "source", "sources", exclusive=True, shows_zeros=True),
-    FacetSpec("state", "State", FacetKind.SCALAR, "state", "states", exclusive=True, shows_zeros=True),
+    FacetSpec(
+        "project",
+        "Project",
+        FacetKind.PROJECT,
+        "project_id",
+        "projects",
+        exclusive=True,
+        shows_zeros=True,
+        is_open=True,
+        help_text="The product, repository or team that memories belong to. People have their roles by project.",
+    ),
+    FacetSpec(
+        "type",
+        "Type",
+        FacetKind.SCALAR,
+        "memory_type",
+        "memory_types",
+        exclusive=True,
+        shows_zeros=True,
+        is_open=True,
+        help_text="The kind of memory, such as a decision, a bug fix or a note.",
+    ),
+    FacetSpec(
+        "category",
+        "Category",
+        FacetKind.TREE,
+        "category_path_ids",
+        "categories",
+        is_open=True,
+        help_text="Where memories are filed: one tree for all projects. A category includes its subcategories.",
+    ),
+    FacetSpec(
+        "tag",
+        "Tag",
+        FacetKind.TEXTS,
+        "tags",
+        "tags",
+        may_require_all=True,
+        is_open=True,
+        help_text="Words that people and agents put on memories.",
+    ),
+    FacetSpec(
+        "concept",
+        "Concept",
+        FacetKind.IDS,
+        "concept_ids",
+        "concepts",
+        may_require_all=True,
+        is_open=True,
+        help_text="Ideas that memories are about. Concepts have a definition, other names and related concepts.",
+    ),
+    FacetSpec(
+        "entity",
+        "Entity",
+        FacetKind.IDS,
+        "entity_ids",
+        "entities",
+        may_require_all=True,
+        is_open=True,
+        help_text="People, services, files and other things that memories mention by name.",
+    ),
+    FacetSpec(
+        "author",
+        "Author",
+        FacetKind.TEXTS,
+        "authors",
+        "authors",
+        help_text="Who wrote the memory.",
+    ),
+    FacetSpec(
+        "agent",
+        "Agent",
+        FacetKind.SCALAR,
+        "agent",
+        "agents",
+        exclusive=True,
+        help_text="The program that wrote the memory, such as a coding agent.",
+    ),
+    FacetSpec(
+        "source",
+        "Source",
+        FacetKind.SCALAR,
+        "source",
+        "sources",
+        exclusive=True,
+        shows_zeros=True,
+        help_text="The system that the memory was imported from, or how it was written here.",
+    ),
+    FacetSpec(
+        "state",
+        "State",
+        FacetKind.SCALAR,
+        "state",
+        "states",
+        exclusive=True,
+        shows_zeros=True,
+        help_text="Whether the memory holds (active, proposed) or no longer does (archived, superseded, deleted).",
+    ),
 )
 # The column of the categories that a memory is filed in, without their ancestors.
 OWN_CATEGORIES = "category_ids"

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.text import slugify
@@ -171,16 +171,9 @@ def query_of(view: SavedView) -> SearchQuery:
 
 def default_view_id(user_id: int) -> int | None:
     """The view that a person begins with; None also if it is somebody else's, and the team's no longer."""
-    with connection.cursor() as cursor:
-        # For the menu of every page: building a queryset takes longer than reading. viewmark_one_default.
-        cursor.execute(
-            "SELECT view.id FROM search_viewmark mark JOIN search_savedview view ON view.id = mark.view_id"
-            " WHERE mark.user_id = %(user)s AND mark.is_default"
-            " AND (view.owner_id = %(user)s OR view.visibility = %(team)s)",
-            {"user": user_id, "team": SavedView.Visibility.TEAM.value},
-        )
-        found = cursor.fetchone()
-    return found[0] if found else None
+    marks = ViewMark.objects.filter(user=user_id, is_default=True)
+    shown = Q(view__owner=user_id) | Q(view__visibility=SavedView.Visibility.TEAM)
+    return marks.filter(shown).values_list("view_id", flat=True).first()
 
 
 def count_views(views: Sequence[OpenableView], viewer: Viewer) -> dict[int, ViewCount]:

@@ -4,14 +4,14 @@ import json
 
 import hypothesis
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 from django.test import TransactionTestCase
 
 from access.limits import attempts, buckets, seen_keys, wrong_keys
 from config.home import folder_mode
 from memories import recalls
 from memories.embedding import query
-from tests import cluster
+from tests import cluster, database
 from web import health
 from web.cache import clear_caches
 
@@ -33,6 +33,11 @@ def _nothing_kept():
     yield
     # The database is dropped after the last test.
     health.close_probe()
+
+
+def pytest_generate_tests(metafunc):
+    if "engine" in metafunc.fixturenames and (mark := metafunc.definition.get_closest_marker("engines")):
+        metafunc.parametrize("engine", mark.args, indirect=True)
 
 
 def pytest_collection_modifyitems(items):
@@ -82,41 +87,11 @@ def jsonl(tmp_path):
     return write_lines
 
 
-# Tables that the migrations fill and no test changes.
-LASTING = ("django_content_type", "auth_permission")
-# Among deleted rows their indexes find less, until a vacuum.
-OF_VECTORS = (
-    "memories_chunk",
-    "categories_entityvector",
-    "categories_conceptvector",
-    "categories_categoryvector",
-    "categories_relationshipvector",
-)
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _quickly_emptied():
     """The tables after a test that commits. Django truncates all of them, most of which are empty, and makes new files
     for several hundred tables and indexes; then it creates all permissions again.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TransactionTestCase, "_fixture_teardown", _empty)
+        patch.setattr(TransactionTestCase, "_fixture_teardown", database.empty)
         yield
-
-
-def _empty(test_case):
-    with transaction.atomic(), connection.cursor() as cursor:
-        tables = set(connection.introspection.django_table_names(only_existing=True, include_views=False))
-        selects = (f"SELECT '{table}' WHERE EXISTS (SELECT 1 FROM {table})" for table in tables.difference(LASTING))
-        cursor.execute(" UNION ALL ".join(selects))
-        filled = [table for (table,) in cursor.fetchall()]
-        # The triggers of the outbox fire all the same, unless the row that switches them on is gone.
-        filled.sort(key=lambda table: table != "memories_corpus")
-        # Skip foreign keys and the triggers that record changes.
-        if cluster.URL:
-            if filled:
-                cursor.execute(f"TRUNCATE {', '.join(filled)} CASCADE")
-            return
-        cursor.execute("SET LOCAL session_replication_role = replica")
-        for table in filled:
-            cursor.execute(f"TRUNCATE {table}" if table in OF_VECTORS else f"DELETE FROM {table}")

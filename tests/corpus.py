@@ -3,6 +3,10 @@
 Dates are fixed; tests that ask about "the last 7 days" make their own.
 """
 
+import json
+
+from django.core.management import call_command
+
 RECORDS: list[dict[str, object]] = [
     {"record": "project", "slug": "tea", "name": "Tea house"},
     {"record": "project", "slug": "boat", "name": "Boat yard"},
@@ -206,3 +210,10 @@ RECORDS: list[dict[str, object]] = [
     {"content": "tea tea tea tea", "project": "tea", "created_at": "2024-01-06T00:00:00Z"},
 ]
 MEMORIES = [record for record in RECORDS if "record" not in record]
+
+
+def bring_in(folder, records=RECORDS):
+    """Import the records, by default the hand-written ones, from a file in a folder."""
+    path = folder / "corpus.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    call_command("import_memories", str(path), verbosity=0)

@@ -36,6 +36,8 @@ if cluster := os.environ.get("CLUSTER_DATABASE_URL"):
 # A name that is no folder is looked for in the cache alone: the network is not there, and is tried for a minute.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+from jinja2 import StrictUndefined  # noqa: E402
+
 from config.database import database_settings  # noqa: E402
 from config.settings import *  # noqa: E402, F403
 from config.settings import STORAGES as REAL_STORAGES  # noqa: E402
@@ -45,6 +47,9 @@ SEARCH_ENGINE = "postgres"
 
 # Small, deterministic and loaded at once; tests of a real model name it.
 EMBEDDING_MODEL = "hashed-words"
+
+# A misspelt name in a template of a page is an error.
+TEMPLATES[0]["OPTIONS"]["undefined"] = StrictUndefined  # noqa: F405
 
 # Tests may lose their data in a crash of the machine; they need not wait for the disk.
 DATABASES = {"default": database_settings(TEST_HOME, durable=False)}

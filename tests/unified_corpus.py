@@ -8,7 +8,9 @@ from django.core.management import call_command
 from memories.embedding.pending import Refused
 from memories.embedding.worker import vocabulary_embed
 from memories.models import EmbeddingModel
+from tests.database import fill
 from tests.vectors import MODEL, embed_everything
+from web.cache import clear_caches
 
 
 def _entity(name, kind, **more):
@@ -77,6 +79,17 @@ def bring_in_mill(folder):
     path = folder / "mill.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     call_command("import_memories", str(path), verbosity=0)
+
+
+def fill_with_mill(folder):
+    """The memories, entities and relationships with their vectors."""
+
+    def build():
+        bring_in_mill(folder)
+        embed_all()
+
+    fill("mill with vectors", build)
+    clear_caches()
 
 
 class AtOnce(Executor):

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_POST, require_safe
 from access.key_rights import key_rights
 from access.keys import make_key
 from access.viewer import Viewer, may_write_everything, viewer_of_user
-from explorer.http import PageRequest, page_viewer, private, wants_fragment
+from explorer.http import PageRequest, page_response, page_viewer, private, wants_fragment
 from text.formatting import memories
 from transfer.discover import discoveries
 from transfer.follow.page import build_followed
@@ -45,6 +45,7 @@ from transfer.queries import imported_paths, imports_open, imports_past, is_empt
 from transfer.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from web.errors import Refusal
 from web.serving import public_site
+from web.templates import render_block
 
 # The parts in which pages send uploads.
 PART = 4 * 1024**2
@@ -83,6 +84,7 @@ def import_context(request: HttpRequest, viewer: Viewer) -> dict[str, object]:
     lines = build_followed(followed, now, viewer.timezone, is_followed_now=follows)
     is_reading = any(line.is_reading for line in lines)
     return {
+        "found": None,
         "followed": lines,
         "is_reading": is_reading,
         "is_followed_now": follows or is_reading,
@@ -101,8 +103,8 @@ def import_context(request: HttpRequest, viewer: Viewer) -> dict[str, object]:
 @require_safe
 @login_required
 def imports(request: PageRequest) -> HttpResponse:
-    template = "home/imports.html#followed" if wants_fragment(request) else "home/imports.html"
-    return private(render(request, template, import_context(request, page_viewer(request))))
+    context = import_context(request, page_viewer(request))
+    return page_response(request, "home/imports.html", context, partial="followed", timings={})
 
 
 @require_safe
@@ -113,11 +115,9 @@ def found(request: PageRequest) -> HttpResponse:
     viewer = page_viewer(request)
     check_may_import_all(viewer)
     followed = {source.path for source in sources_of(viewer)}
-    context: dict[str, object] = {"found": build_found(discoveries(), imported_paths(), followed, Path.home())}
-    if not wants_fragment(request):
-        context |= import_context(request, viewer)
-    template = "home/imports.html#found" if wants_fragment(request) else "home/imports.html"
-    return private(render(request, template, context))
+    context = {} if wants_fragment(request) else import_context(request, viewer)
+    context["found"] = build_found(discoveries(), imported_paths(), followed, Path.home())
+    return page_response(request, "home/imports.html", context, partial="found", timings={})
 
 
 @require_POST
@@ -171,15 +171,27 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
     viewer = page_viewer(request)
     one = job_named(viewer, job_id)
     everything = may_write_everything(viewer)
-    context: dict[str, object] = {"job": build_job(one, sees_vocabulary=everything), "part_size": PART}
+    context: dict[str, object] = {
+        "job": build_job(one, sees_vocabulary=everything),
+        "part_size": PART,
+        "complaints": (),
+        "is_being_read": False,
+        "preview": None,
+        "rows": (),
+        "columns": (),
+        "projects": (),
+        "may_make_project": False,
+        "closed_projects": (),
+        "import_label": "",
+        "verdict": "",
+    }
     if wants_fragment(request):
         # The messages of an action, which a whole page shows elsewhere.
         context["complaints"] = [str(one) for one in messages.get_messages(request)]
     if one.state in (State.READY, State.FAILED) and one.is_upload:
         preview = preview_of(one)
         context |= {"is_being_read": True} if preview is None else _preview_context(preview, viewer)
-    template = "home/import_job.html#job" if wants_fragment(request) else "home/import_job.html"
-    return private(render(request, template, context))
+    return page_response(request, "home/import_job.html", context, partial="job", timings={})
 
 
 def _preview_context(preview: Preview, viewer: Viewer) -> dict[str, object]:
@@ -273,4 +285,4 @@ def _snippets(site: str, key: str) -> tuple[tuple[str, str, str], ...]:
 def first_call(request: HttpRequest, key_id: int) -> HttpResponse:
     """Whether an agent has used its key; asked for until it has."""
     key = get_object_or_404(key_rights(request.user).keys(), pk=key_id)
-    return private(render(request, "home/connect.html#first_call", {"key": key}))
+    return private(HttpResponse(render_block(request, "home/connect.html", "first_call", {"key": key})))

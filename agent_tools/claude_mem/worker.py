@@ -30,7 +30,6 @@ from web.admission import BusyError, requests
 from web.bodies import BODY
 from web.errors import ApiError
 from web.exchange import Receive, Scope, Send
-from web.params import Pair
 from web.responses import error_of
 from web.serving import is_loopback
 
@@ -46,7 +45,7 @@ _NO_TOOL_USES = (
     "Mnemoscope keeps no raw tool calls, only memories. get_observations returns everything that is known of a memory."
 )
 
-Pairs = list[Pair]
+Pairs = list[tuple[str, str]]
 Body = Mapping[str, Any]
 
 

@@ -1,12 +1,11 @@
 """Predicts categories for a memory from the nearest memories and from its similarity to each category.
 
-Three scores for a category, each from 0 to 1:
+Two scores for a category, each from 0 to 1:
 
 - neighbours: its share of the votes of the nearest memories, weighted by similarity;
-- centroid: the similarity of the memory to the mean of the category's other members;
-- text: the similarity of the memory to the path and the description of the category.
+- centroid: the similarity of the memory to the mean of the category's other members.
 
-`docs/suggestions.md` has measurements of each, and the reasons for their weights.
+`docs/suggestions.md` has measurements of both together, and the reasons for their weights.
 """
 
 from collections import defaultdict
@@ -16,10 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from categories.models import Category
 from curation.suggestions.proposals import STATES
 from curation.tables import fetch
-from memories.embedding.models import Embedder
 from memories.embedding.query import ServingModel
 from memories.models import Memory
 from search.engines.base import Ids, VectorQuery
@@ -35,6 +32,8 @@ _SHARPNESS = 4
 _ENOUGH = 5
 # The power of the similarity of the voters relative to that of the nearest memories.
 _CONTRAST = 3
+# The weights of the two scores.
+_BY_NEIGHBOURS, _BY_CENTROID = 0.7, 0.3
 
 # The number of members of each category and the mean of their vectors. The precision of halfvec is too low.
 _CENTROIDS = """
@@ -42,25 +41,6 @@ SELECT linked.category_id, count(*), avg(chunk.embedding::vector)::text
 FROM memories_memory memory CROSS JOIN LATERAL unnest(memory.category_ids) AS linked (category_id)
 JOIN memories_chunk chunk ON chunk.memory_id = memory.id AND chunk.model_id = %(model)s AND chunk.ordinal = 0
 WHERE memory.id = ANY(%(ids)s) GROUP BY 1"""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreWeights:
-    """The weights of the scores, relative to their sum."""
-
-    neighbours: float = 1.0
-    centroid: float = 0.0
-    text: float = 0.0
-
-
-CHOSEN = ScoreWeights(neighbours=0.7, centroid=0.3)
-METHODS = {
-    "neighbours": ScoreWeights(1, 0, 0),
-    "centroids": ScoreWeights(0, 1, 0),
-    "texts": ScoreWeights(0, 0, 1),
-    "neighbours and centroids": CHOSEN,
-    "all three": ScoreWeights(0.6, 0.25, 0.15),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +80,10 @@ class _Allowed:
 
 
 class Classifier:
-    """Predicts from one set of memories with categories, whose centroids and texts it reads once."""
+    """Predicts from one set of memories with categories, whose centroids it reads once."""
 
     def __init__(
-        self,
-        serving: ServingModel,
-        members: Mapping[int, Sequence[int]],
-        embedder: Embedder | None = None,
-        others: Collection[int] = (),
+        self, serving: ServingModel, members: Mapping[int, Sequence[int]], others: Collection[int] = ()
     ) -> None:
         """`others` are the ids of memories without a category: those that are nearer weaken every vote."""
         self.serving = serving
@@ -117,27 +93,23 @@ class Classifier:
         self._categories, self._counts, self._means = _centroids(members, serving.id)
         self._lengths = np.maximum(np.linalg.norm(self._means, axis=1), 1e-6)
         self._places = {category_id: at for at, category_id in enumerate(self._categories)}
-        self._texts = _texts(self._categories, embedder) if embedder else None
 
-    def choices(
-        self, memory_ids: Collection[int], weights: ScoreWeights = CHOSEN, limit: int = 3
-    ) -> dict[int, list[CategoryChoice]]:
+    def choices(self, memory_ids: Collection[int], limit: int = 3) -> dict[int, list[CategoryChoice]]:
         """The best categories of each embedded memory, the best first."""
         return {
-            memory_id: self.weighted(self.scores(memory_id, chunks), weights)[:limit]
+            memory_id: self._weigh(self._scores(memory_id, chunks))[:limit]
             for memory_id, chunks in chunks_of(memory_ids, self.serving.id).items()
         }
 
-    def scores(self, memory_id: int, chunks: Sequence[Vector]) -> "_Scores":
+    def _scores(self, memory_id: int, chunks: Sequence[Vector]) -> "_Scores":
         neighbours = self._neighbours(memory_id, chunks, self._passing)
         return _Scores(
             neighbours,
             self._to_centroids(memory_id, chunks[0]),
-            self._to_texts(chunks[0]),
             _nearness(neighbours, self._neighbours(memory_id, chunks, self._all)) if self._all else 1.0,
         )
 
-    def weighted(self, found: "_Scores", weights: ScoreWeights) -> list[CategoryChoice]:
+    def _weigh(self, found: "_Scores") -> list[CategoryChoice]:
         """The categories with a positive score, by descending confidence."""
         votes: dict[int, float] = defaultdict(float)
         voters: dict[int, list[Voter]] = defaultdict(list)
@@ -148,13 +120,10 @@ class Classifier:
         all_votes = sum(neighbour.similarity**_SHARPNESS for neighbour in found.neighbours) or 1.0
         scores = np.zeros(len(self._categories))
         for category_id, vote in votes.items():
-            scores[self._places[category_id]] += weights.neighbours * vote / all_votes
-        scores += weights.centroid * found.to_centroids
-        if found.to_texts is not None:
-            scores += weights.text * found.to_texts
-        scores /= weights.neighbours + weights.centroid + weights.text
+            scores[self._places[category_id]] += _BY_NEIGHBOURS * vote / all_votes
+        scores += _BY_CENTROID * found.to_centroids
         # Two votes of two are weaker evidence than twelve of fifteen.
-        scores *= min(1.0, len(found.neighbours) / _ENOUGH) if weights.neighbours else 1.0
+        scores *= min(1.0, len(found.neighbours) / _ENOUGH)
         scores *= found.nearness
         order = np.argsort(-scores, kind="stable")[:20]
         return [
@@ -194,9 +163,6 @@ class Classifier:
             near[at] = mean @ own / max(float(np.linalg.norm(mean)), 1e-6) if self._counts[at] > 1 else 0.0
         return np.asarray(near.clip(0, 1), np.float64)
 
-    def _to_texts(self, own: Vector) -> npt.NDArray[np.float64] | None:
-        return None if self._texts is None else np.asarray(self._texts @ own, np.float64).clip(0, 1)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scores:
@@ -204,7 +170,6 @@ class _Scores:
 
     neighbours: list[Voter]
     to_centroids: npt.NDArray[np.float64]
-    to_texts: npt.NDArray[np.float64] | None
     nearness: float = 1.0
     """How near the memories that vote are, beside the nearest memories of all: 1 if they are as near."""
 
@@ -237,12 +202,3 @@ def _centroids(
     width = len(means[0]) if means else 1
     matrix = np.array([*means, *(np.zeros(width) for _ in missing)])
     return [*found, *missing], np.array([*(float(row[1]) for row in rows), *(0.0 for _ in missing)]), matrix
-
-
-def _texts(category_ids: Sequence[int], embedder: Embedder) -> npt.NDArray[np.float32]:
-    """The vectors of the paths and the descriptions of categories."""
-    rows = Category.objects.filter(pk__in=category_ids).values_list("pk", "path", "description")
-    texts = {
-        pk: f"{path.replace('/', ', ').replace('-', ' ')}\n{description}".strip() for pk, path, description in rows
-    }
-    return embedder.encode([texts.get(pk, "") for pk in category_ids])

@@ -18,7 +18,6 @@ from django.db import transaction
 
 from categories.models import Concept, Entity, EntityVector
 from curation.suggestions.proposals import HELD_ALIAS, Kind, Proposal
-from curation.suggestions.word_forms import word_forms
 from curation.tables import fetch
 from memories.embedding.models import Embedder
 from text.analysis import fold
@@ -251,8 +250,6 @@ def tag_proposals() -> Iterator[Proposal]:
         pair = (min(one, other), max(one, other))
         if pair not in found and (similarity := compare_names(one, other, trigram)):
             found[pair] = similarity
-    for one, other, confidence, reason in word_forms([name for name in names if not is_code(name)]):
-        found.setdefault((min(one, other), max(one, other)), NameSimilarity(confidence, reason, "form"))
     for source, target in pairs_to_merge(found, uses, str):
         pair = (min(source, target), max(source, target))
         yield _proposal(Kind.TAG_DUPLICATE, pair, found[pair], source, target)

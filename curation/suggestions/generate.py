@@ -15,7 +15,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from access.viewer import Viewer
-from curation.suggestions.classifier import CHOSEN, CategoryChoice, Classifier, members_of
+from curation.suggestions.classifier import CategoryChoice, Classifier, members_of
 from curation.suggestions.duplicate_memories import memory_pair_proposals
 from curation.suggestions.duplicate_names import concept_duplicate_proposals, entity_proposals, tag_proposals
 from curation.suggestions.key_concepts import concept_proposals
@@ -138,7 +138,7 @@ def category_proposals(project: Project) -> Iterator[Proposal]:
         return
     classifier = Classifier(serving, members, others=others)
     for ids in _blocks(pending):
-        for memory_id, choices in classifier.choices(ids, CHOSEN, _MAX_CATEGORIES).items():
+        for memory_id, choices in classifier.choices(ids, _MAX_CATEGORIES).items():
             sure = [choice for choice in choices if choice.confidence >= MIN_CONFIDENCE]
             yield from (_category(project.pk, memory_id, choice, elsewhere) for choice in sure)
 

@@ -1,15 +1,17 @@
-"""The page that compares two slices."""
+"""The page that compares two slices, and that of a table of counts."""
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from explorer.compare.matrix_page import MatrixPageRequest, build_matrix
 from explorer.compare.page import build_comparison, comparison_url
 from explorer.explore.page import problem_notices
-from explorer.http import PageRequest, page_viewer, private, read_query, request_pairs
+from explorer.http import PageRequest, page_viewer, private, read_query, read_with_query, request_pairs
 from explorer.page_query import PageQuery
 from search.compare import compare
+from search.matrix import matrix
 from search.slices import Asked, CompareRequest, plain, split_slices
 from web.timing import server_timing
 
@@ -31,5 +33,18 @@ def compare_slices(request: PageRequest) -> HttpResponse:
     site = request.build_absolute_uri("/").rstrip("/")
     context = build_comparison(found, viewer.timezone, site, problem_notices(problems))
     response = private(render(request, "explorer/compare.html", {"page": context}))
+    response["Server-Timing"] = server_timing(found.timings)
+    return response
+
+
+@require_safe
+@login_required
+def matrix_page(request: PageRequest) -> HttpResponse:
+    asked, query, problems = read_with_query(MatrixPageRequest, request_pairs(request))
+    if any(problem.parameter == "columns" for problem in problems):
+        asked = asked.replace(columns="date")
+    found = matrix(query, asked, page_viewer(request))
+    context = build_matrix(query, asked, found, problem_notices(problems))
+    response = private(render(request, "explorer/matrix.html", {"matrix": context}))
     response["Server-Timing"] = server_timing(found.timings)
     return response

@@ -12,21 +12,6 @@ from django import forms
 
 from search.facets import FACET, FACETS
 
-# The meaning of the values of a facet, for readers who see them for the first time.
-HELP_TEXTS: dict[str, str] = {
-    "project": "The product, repository or team that memories belong to. People have their roles by project.",
-    "type": "The kind of memory, such as a decision, a bug fix or a note.",
-    "category": "Where memories are filed: one tree for all projects. A category includes its subcategories.",
-    "tag": "Words that people and agents put on memories.",
-    "concept": "Ideas that memories are about. Concepts have a definition, other names and related concepts.",
-    "entity": "People, services, files and other things that memories mention by name.",
-    "author": "Who wrote the memory.",
-    "agent": "The program that wrote the memory, such as a coding agent.",
-    "source": "The system that the memory was imported from, or how it was written here.",
-    "state": "Whether the memory holds (active, proposed) or no longer does (archived, superseded, deleted).",
-}
-_OPEN_AT_FIRST = frozenset({"project", "type", "category", "tag", "concept", "entity"})
-
 
 class Place(StrEnum):
     OPEN = "open"
@@ -68,7 +53,7 @@ class Arrangement:
 
 
 def _usual() -> dict[str, Place]:
-    return {spec.key: Place.OPEN if spec.key in _OPEN_AT_FIRST else Place.CLOSED for spec in FACETS}
+    return {spec.key: Place.OPEN if spec.is_open else Place.CLOSED for spec in FACETS}
 
 
 USUAL = Arrangement(_usual())
@@ -82,7 +67,7 @@ class ArrangementForm(forms.Form):
         for key, place in arrangement.places.items():
             choices = [(one.value, one.value.capitalize()) for one in Place]
             self.fields[key] = forms.ChoiceField(
-                choices=choices, initial=place.value, label=FACET[key].label, help_text=HELP_TEXTS[key]
+                choices=choices, initial=place.value, label=FACET[key].label, help_text=FACET[key].help_text
             )
 
     def arrangement(self) -> Arrangement:

@@ -170,6 +170,12 @@ class Plot:
     """The facets that can divide the bars."""
 
     @property
+    def fields(self) -> set[str]:
+        """The parameters of the query that its own fields send."""
+        own = {"from", "to", "bucket", "as_of"} if self.bars else set()
+        return own | {"split"} if own and self.splits else own
+
+    @property
     def is_long(self) -> bool:
         """Whether it has more bars than two, which would be as wide as a page and say no more than their dates."""
         return len(self.bars) > 2

@@ -6,7 +6,9 @@ No database and no request, so that everything a page shows can be tested here.
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from functools import cached_property
 
+from explorer.explore.answer import PageAnswer
 from explorer.explore.arrangement import USUAL, Arrangement
 from explorer.explore.cards import (
     HitCard,
@@ -33,7 +35,6 @@ from explorer.http import Pager, PageSize, build_pager
 from explorer.links import (
     Link,
     arrange_url,
-    calendar_url,
     compare_url,
     explore_url,
     matrix_url,
@@ -47,10 +48,9 @@ from explorer.page_query import PageQuery, View
 from search.facets import FACET, STATES
 from search.histogram_split import SPLIT_KEYS
 from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort
-from search.result import NONE_CONTAINS, REFUSED, FilterRelaxation, NamedTerm, SearchResult, SearchWarning
+from search.result import NONE_CONTAINS, REFUSED, NamedTerm, SearchResult, SearchWarning
 from search.typed import Understood, as_text
 from search.unified.rows import UnifiedHit
-from search.unified.service import UnifiedResult
 from search.why_not import Check, WhyNot
 from text.formatting import listed, memories, number, plural, spoken_number
 from text.titles import plain_title
@@ -109,160 +109,333 @@ class Selection:
     all_label: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ExplorerContext:
-    """The explore page."""
+    """The explore page. Each part of it is built when the template comes to it."""
 
-    text: str
-    as_text: str
-    """The whole query as a text with typed filters."""
-    text_url: str
-    """The form that edits this text, for readers without scripts."""
-    pending: str
-    """The typed filters that Enter will apply."""
-    title: str
-    status: str
-    total: str
-    total_name: str
-    """The total for screen readers, if it differs from the text."""
-    noun: str
-    of_total: str
-    matched: str
-    url: str
-    named: tuple[Link, ...]
-    known: KnownLink | None
-    """The fact or term that the text fits best, above the hits."""
-    """The terms that the text names. `count` says how many matches carry each."""
-    hidden_note: Link | None
-    notices: tuple[Notice, ...]
-    chips: tuple[Chip, ...]
-    clear_url: str
-    panels: tuple[Panel, ...]
-    hidden: tuple[HiddenField, ...]
-    filter_count: int
-    plot: Plot | None
-    modes: tuple[Option, ...]
-    sorts: tuple[Option, ...]
-    hits: tuple[HitCard, ...]
-    results: tuple[ResultCard, ...]
-    """The results of unified search, instead of `hits`."""
-    view: str
-    views: tuple[Link, ...]
-    """How results can be shown; none if there is no choice."""
-    table: ResultsTable | None
-    """The hits as a table, if they are shown as one."""
-    pager: Pager | None
-    empty: EmptyState | None
-    retag: Link | None
-    """Edits all matches; for viewers who may write."""
-    selection: Selection | None
-    """The form that edits ticked hits; for viewers who may write."""
-    new_url: str
-    """The form for a new memory, in the only project that is selected; for viewers who may write."""
-    pairs: tuple[HiddenField, ...]
-    """The query as hidden fields, for other forms."""
-    matrix_url: str
-    """The table of counts of the results; empty if there are none."""
-    calendar_url: str
-    arrange_url: str
-    hidden_facets: int
-    why_url: str
-    """The page that explains why a memory was found, without the number of the memory."""
-    compare_url: str
-    """The page that compares two slices of the results."""
-    as_of: str
-    """The day or time at which the results are valid; empty for the present state."""
+    query: PageQuery
+    answer: PageAnswer
+    problems: Sequence[Notice] = ()
+    """Notices about parameters that cannot be read; `notes` are others."""
+    notes: Sequence[Notice] = ()
+    typed: Sequence[str] = ()
+    """Typed filters that are not applied yet."""
+    best: UnifiedHit | None = None
+    """The fact or term that a search for memories fits best."""
+    may_write: bool = False
+    reader_zone: tzinfo = UTC
+    now: datetime | None = None
+    opened: Container[str] = ()
+    """The ids of the parts that the reader has open."""
+    arrangement: Arrangement = USUAL
 
+    @property
+    def result(self) -> SearchResult:
+        return self.answer.result
 
-def build_context(
-    query: PageQuery,
-    result: SearchResult,
-    problems: Sequence[Notice] = (),
-    *,
-    notes: Sequence[Notice] = (),
-    pending: Sequence[str] = (),
-    unified: UnifiedResult | None = None,
-    known: UnifiedHit | None = None,
-    may_write: bool = False,
-    zone: tzinfo = UTC,
-    now: datetime | None = None,
-    opened: Container[str] = (),
-    arrangement: Arrangement = USUAL,
-) -> ExplorerContext:
-    """The context of the explore page.
+    @cached_property
+    def zone(self) -> tzinfo:
+        return self.query.zone(self.reader_zone)
 
-    `problems` are notices about parameters that cannot be read, `notes` others; `unified` is the result of
-    unified search, if any, and `known` the fact or term that fits a search for memories best; `pending` are typed
-    filters that are not applied yet; `opened` are the ids of the parts that the reader has open; `arrangement` is how
-    the reader arranges the facets.
-    """
-    zone, corpus = query.zone(zone), result.corpus
-    totals = _totals(result, unified)
-    pages = unified.pages if unified else result.pages
-    panels = build_panels(query, result.facets or (), corpus.count, opened, arrangement)
-    chips = build_chips(query, result.labels)
-    plot = _plot(query, result, zone, now or datetime.now(UTC), has_table="histogram-table" in opened)
-    empty = _empty(query, result) if not (unified.found if unified else result.total) else None
-    sorts = _sorts(query) if empty is None else ()
-    own_fields = {"q"} | ({"mode"} if corpus.total else set()) | ({"sort"} if sorts else set())
-    own_fields |= {"from", "to", "bucket", "as_of"} if plot and plot.bars else set()
-    own_fields |= {"split"} if plot and plot.bars and plot.splits else set()
-    view = View.LIST if unified or empty else query.view
-    hits = build_cards(query, result, zone, opened) if unified is None else ()
-    table = build_table(query, result, hits, zone) if view is View.TABLE else None
-    own_fields |= {"column"} if table else {"colour"} if view is View.MAP else set()
-    own_fields |= {panel.all_switch.name for panel in panels if panel.all_switch}
-    own_fields -= {key for key, _ in query.refused} - {"q"}
-    controls = [row for panel in panels for row in panel.controls()]
-    return ExplorerContext(
-        text=query.text or dict(query.refused).get("q", ""),
-        as_text=as_text(query.search),
-        text_url=text_url(query),
-        pending=listed(list(pending)),
-        title=_title(query, totals.label, chips),
-        status=_status(result) if unified is None else totals.label,
-        total=totals.count,
-        total_name=totals.name,
-        noun=totals.label.rpartition(" ")[2],
-        of_total=totals.beside,
-        matched=_matched(result, unified),
-        url=explore_url(query),
-        named=tuple(_named_link(query, term) for term in result.named[:_NAMED_SHOWN]),
-        known=build_known(query, known) if known else None,
-        hidden_note=_hidden_note(query, result),
-        notices=(
-            *problems,
-            *notes,
-            *(_warning_notice(query, pages, warning) for warning in result.warnings),
-            *_scope_notice(query),
-        ),
-        chips=chips,
-        clear_url=explore_url(query.without_filters()),
-        panels=panels,
-        hidden=hidden_fields(query, controls, own_fields),
-        filter_count=sum(len(chip.parts) for chip in chips),
-        plot=plot,
-        modes=_modes(query),
-        sorts=sorts,
-        hits=hits,
-        results=build_result_cards(query, unified, zone, opened) if unified else (),
-        view=view.value,
-        views=_views(query) if unified is None and empty is None else (),
-        table=table,
-        pager=_pager(query, result, unified),
-        retag=_retag(query, result) if may_write and not problems else None,
-        selection=_selection(result) if may_write and not problems and empty is None else None,
-        new_url=new_url(query.project[0] if len(query.project) == 1 else "") if may_write else "",
-        empty=empty,
-        pairs=form_fields(query),
-        matrix_url=matrix_url(query) if unified is None and empty is None else "",
-        calendar_url=calendar_url(query) if unified is None and empty is None else "",
-        arrange_url=arrange_url(query),
-        hidden_facets=len(arrangement.places) - len(panels) if result.facets else 0,
-        why_url=why_not_url(query),
-        compare_url=compare_url(query),
-        as_of=query.as_of,
-    )
+    # --- the search ----------------------------------------------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        return self.query.text or dict(self.query.refused).get("q", "")
+
+    @cached_property
+    def as_text(self) -> str:
+        """The whole query as a text with typed filters."""
+        return as_text(self.query.search)
+
+    @property
+    def text_url(self) -> str:
+        """The form that edits this text, for readers without scripts."""
+        return text_url(self.query)
+
+    @property
+    def pending(self) -> str:
+        """The typed filters that Enter will apply."""
+        return listed(list(self.typed))
+
+    @cached_property
+    def modes(self) -> tuple[Option, ...]:
+        """The search modes. The default mode has an empty value, to keep it out of the URL."""
+        default, current = SearchQuery().mode, self.query.mode
+        offered = [mode for mode in Mode if mode in _MODES_OFFERED or mode is current]
+        return tuple(Option("" if m is default else m.value, MODE_LABELS[m], m is current) for m in offered)
+
+    @cached_property
+    def sorts(self) -> tuple[Option, ...]:
+        """The orders, none for unified search. The default order has an empty value, to keep it out of the URL."""
+        text, order = self.query.text, self.query.order
+        if self.query.is_unified or self.empty:
+            return ()
+        natural = Sort.RELEVANCE if text else Sort.NEWEST
+        offered = [sort for sort in Sort if sort in SORT_LABELS and (text or sort is not Sort.RELEVANCE)]
+        return tuple(Option("" if s is natural else s.value, SORT_LABELS[s], s is order) for s in offered)
+
+    # --- its filters ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def chips(self) -> tuple[Chip, ...]:
+        return build_chips(self.query, self.result.labels)
+
+    @property
+    def clear_url(self) -> str:
+        return explore_url(self.query.without_filters())
+
+    @cached_property
+    def panels(self) -> tuple[Panel, ...]:
+        facets, corpus = self.result.facets or (), self.result.corpus
+        return build_panels(self.query, facets, corpus.count, self.opened, self.arrangement)
+
+    @cached_property
+    def hidden(self) -> tuple[HiddenField, ...]:
+        """The part of the query that no visible field of the form sends."""
+        own = {"q"} | ({"mode"} if self.result.corpus.total else set()) | ({"sort"} if self.sorts else set())
+        own |= self.plot.fields if self.plot else set()
+        own |= {"column"} if self.table else {"colour"} if self.view == View.MAP else set()
+        own |= {panel.all_switch.name for panel in self.panels if panel.all_switch}
+        own -= {key for key, _ in self.query.refused} - {"q"}
+        return hidden_fields(self.query, [row for panel in self.panels for row in panel.controls()], own)
+
+    @property
+    def filter_count(self) -> int:
+        return sum(len(chip.parts) for chip in self.chips)
+
+    @property
+    def arrange_url(self) -> str:
+        return arrange_url(self.query)
+
+    @property
+    def hidden_facets(self) -> int:
+        return len(self.arrangement.places) - len(self.panels) if self.result.facets else 0
+
+    @cached_property
+    def pairs(self) -> tuple[HiddenField, ...]:
+        """The query as hidden fields, for other forms."""
+        return form_fields(self.query)
+
+    # --- how many there are --------------------------------------------------------------------------------------
+
+    @property
+    def title(self) -> str:
+        parts, text = [self._label], self.query.text
+        if text:
+            parts.append(text if len(text) <= 60 else text[:60] + "…")
+        return " · ".join([*parts, *(chip.text for chip in self.chips[:3])])
+
+    @property
+    def status(self) -> str:
+        if self.answer.unified:
+            return self._label
+        if not self.result.total:
+            return "No memory matches"
+        text = memories(self.result.total)
+        return f"At least {text}" if self.result.at_least else text
+
+    @cached_property
+    def _label(self) -> str:
+        """The number of results with its noun."""
+        if self.answer.unified:
+            return plural(self.answer.total, "result")
+        return memories(self.answer.total, at_least=self.answer.at_least)
+
+    @property
+    def total(self) -> str:
+        return number(self.answer.total, at_least=self.answer.at_least)
+
+    @property
+    def total_name(self) -> str:
+        """The total for screen readers, if it differs from the text."""
+        return spoken_number(self.answer.total, at_least=True) if self.answer.at_least else ""
+
+    @property
+    def noun(self) -> str:
+        return self._label.rpartition(" ")[2]
+
+    @property
+    def of_total(self) -> str:
+        if self.answer.unified:
+            return found_by_kind(self.answer.unified)
+        everything = self.result.corpus.total
+        return f"of {everything:,}" if self.result.total != everything else ""
+
+    @property
+    def match_text(self) -> str:
+        result, took = self.result, f"{self.result.took_ms:,.0f} ms"
+        if found := self.answer.unified:
+            grouped = f"{found.grouped:,} more {'is' if found.grouped == 1 else 'are'} grouped under them · "
+            matching = memories(result.total, at_least=result.at_least)
+            # The results are the best of each kind; the facets are those of the memories alone, and of all of them.
+            counted = f"facets count {matching}, all that match: {result.matched_by} · {took}"
+            return f"{grouped if found.grouped else ''}{counted}"
+        # If there are none, the sentence in their place says it.
+        is_said = not result.matched_by or (not result.total and result.matched_by.startswith(NONE_CONTAINS))
+        return f"in {took}" if is_said else f"{result.matched_by} · {took}"
+
+    @property
+    def hidden_note(self) -> Link | None:
+        result = self.result
+        if not result.hidden:
+            return None
+        shown = self.query.with_(state=tuple(sorted(set(STATES) - {"deleted"})))
+        hidden = number(result.hidden, at_least=result.hidden_at_least)
+        count = f"{hidden} archived or superseded {'is' if hidden == '1' else 'are'} hidden"
+        return Link("Show them", explore_url(shown), count=count)
+
+    @cached_property
+    def named(self) -> tuple[Link, ...]:
+        """The terms that the text names. `count` says how many matches carry each."""
+        return tuple(_named_link(self.query, term) for term in self.result.named[:_NAMED_SHOWN])
+
+    @cached_property
+    def known(self) -> KnownLink | None:
+        """The fact or term that the text fits best, above the hits."""
+        return build_known(self.query, self.best) if self.best else None
+
+    @cached_property
+    def notices(self) -> tuple[Notice, ...]:
+        warnings = (_warning_notice(self.query, self.answer.pages, warning) for warning in self.result.warnings)
+        return (*self.problems, *self.notes, *warnings, *_scope_notice(self.query))
+
+    @cached_property
+    def plot(self) -> Plot | None:
+        if self.result.histogram is None:
+            return None
+        splits = tuple(
+            Option(key, FACET[key].label.lower() if key else "none", self.query.split_by == key)
+            for key in ("", *SPLIT_KEYS)
+        )
+        return build_plot(
+            self.query,
+            self.result.histogram,
+            self.result.quick_ranges,
+            self.zone,
+            self.now or datetime.now(UTC),
+            has_table="histogram-table" in self.opened,
+            split=self.result.split,
+            splits=() if self.query.is_unified else splits,
+        )
+
+    @property
+    def as_of(self) -> str:
+        """The day or time at which the results are valid; empty for the present state."""
+        return self.query.as_of
+
+    # --- the results ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def empty(self) -> EmptyState | None:
+        """The message in the place of results where there are none."""
+        if self.answer.total:
+            return None
+        query, result = self.query, self.result
+        asked = criteria(query, result.labels)
+        return EmptyState(
+            message=f"Nothing matches {asked}." if asked else "There are no memories to show.",
+            relaxations=tuple(
+                Link(
+                    relaxation.label,
+                    explore_url(relaxation.query) if relaxation.count else "",
+                    count=number(relaxation.count, at_least=relaxation.at_least),
+                )
+                for relaxation in result.relaxations
+            ),
+            clear_url=explore_url(query.without_filters().with_(text="")) if asked else "",
+            corpus_is_empty=not result.corpus.total,
+        )
+
+    @property
+    def view(self) -> str:
+        return (View.LIST if self.answer.unified or self.empty else self.query.view).value
+
+    @property
+    def views(self) -> tuple[Link, ...]:
+        """How results can be shown; none if there is no choice."""
+        if self.answer.unified or self.empty:
+            return ()
+        return tuple(
+            Link(label, explore_url(self.query.replace(view=view)), view.value, current=view is self.query.view)
+            for view, label in VIEW_LABELS.items()
+        )
+
+    @cached_property
+    def hits(self) -> tuple[HitCard, ...]:
+        return () if self.answer.unified else build_cards(self.query, self.result, self.zone, self.opened)
+
+    @cached_property
+    def results(self) -> tuple[ResultCard, ...]:
+        """The results of unified search, instead of `hits`."""
+        found = self.answer.unified
+        return build_result_cards(self.query, found, self.zone, self.opened) if found else ()
+
+    @cached_property
+    def table(self) -> ResultsTable | None:
+        """The hits as a table, if they are shown as one."""
+        return build_table(self.query, self.result, self.hits, self.zone) if self.view == View.TABLE else None
+
+    @cached_property
+    def pager(self) -> Pager | None:
+        """None if all results fit on the smallest page."""
+        query, total = self.query, self.answer.total
+        if total <= min(_PAGE_SIZES[0], query.page_size):
+            return None
+        sizes = tuple(
+            PageSize(str(size), explore_url(query.with_(page_size=size)), size == query.page_size)
+            for size in _PAGE_SIZES
+        )
+
+        def at(page: int) -> str:
+            return explore_url(query.model_copy(update={"page": page}))
+
+        at_least = self.answer.at_least
+        return build_pager(query.page, self.answer.pages, query.page_size, total, at, sizes, at_least=at_least)
+
+    # --- what can be done with them ------------------------------------------------------------------------------
+
+    @property
+    def _may_edit(self) -> bool:
+        return self.may_write and not self.problems
+
+    @property
+    def retag(self) -> Link | None:
+        """Edits all matches; for viewers who may write. None of a lower bound: nobody could know how many change."""
+        result = self.result
+        if not self._may_edit or result.at_least or not result.total:
+            return None
+        return Link(f"Edit all {number(result.total)}…", retag_url(self.query))
+
+    @property
+    def selection(self) -> Selection | None:
+        """The form that edits ticked hits; for viewers who may write."""
+        if not self._may_edit or self.empty:
+            return None
+        result = self.result
+        exact = f"take all {number(result.total)}" if result.total and not result.at_least else ""
+        return Selection(retag_url(SearchQuery()), exact)
+
+    @property
+    def new_url(self) -> str:
+        """The form for a new memory, in the only project that is selected; for viewers who may write."""
+        projects = self.query.project
+        return new_url(projects[0] if len(projects) == 1 else "") if self.may_write else ""
+
+    @property
+    def matrix_url(self) -> str:
+        """The table of counts of the results; empty if there are none."""
+        return "" if self.answer.unified or self.empty else matrix_url(self.query)
+
+    @property
+    def why_url(self) -> str:
+        """The page that explains why a memory was found, without the number of the memory."""
+        return why_not_url(self.query)
+
+    @property
+    def compare_url(self) -> str:
+        """The page that compares two slices of the results."""
+        return compare_url(self.query)
 
 
 def typed_notices(understood: Understood[PageQuery]) -> tuple[Notice, ...]:
@@ -287,65 +460,6 @@ def _problem_notice(problem: Problem) -> Notice:
     return Notice(problem.message, problem.parameter, _advice(problem), is_error=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Totals:
-    """The number of results as the page writes it: as digits, spoken if that differs, with its noun, and beside it."""
-
-    count: str
-    name: str
-    label: str
-    beside: str
-
-
-def _totals(result: SearchResult, unified: UnifiedResult | None) -> _Totals:
-    if unified is not None:
-        return _Totals(number(unified.found), "", plural(unified.found, "result"), found_by_kind(unified))
-    return _Totals(
-        count=number(result.total, at_least=result.at_least),
-        name=spoken_number(result.total, at_least=True) if result.at_least else "",
-        label=memories(result.total, at_least=result.at_least),
-        beside=f"of {result.corpus.total:,}" if result.total != result.corpus.total else "",
-    )
-
-
-def _title(query: SearchQuery, total: str, chips: tuple[Chip, ...]) -> str:
-    parts = [total]
-    if query.text:
-        parts.append(query.text if len(query.text) <= 60 else query.text[:60] + "…")
-    parts += [chip.text for chip in chips[:3]]
-    return " · ".join(parts)
-
-
-def _status(result: SearchResult) -> str:
-    if not result.total:
-        return "No memory matches"
-    text = memories(result.total)
-    return f"At least {text}" if result.at_least else text
-
-
-def _matched(result: SearchResult, unified: UnifiedResult | None) -> str:
-    took = f"{result.took_ms:,.0f} ms"
-    if unified is not None:
-        grouped = f"{unified.grouped:,} more {'is' if unified.grouped == 1 else 'are'} grouped under them · "
-        matching = memories(result.total, at_least=result.at_least)
-        # The results are the best of each kind; the facets are those of the memories alone, and of all of them.
-        counted = f"facets count {matching}, all that match: {result.matched_by} · {took}"
-        return f"{grouped if unified.grouped else ''}{counted}"
-    # If there are none, the sentence in their place says it.
-    is_said = not result.matched_by or (not result.total and result.matched_by.startswith(NONE_CONTAINS))
-    return f"in {took}" if is_said else f"{result.matched_by} · {took}"
-
-
-def _retag(query: SearchQuery, result: SearchResult) -> Link | None:
-    """None if the total is a lower bound: the user could not know how many memories change."""
-    return None if result.at_least or not result.total else Link(f"Edit all {number(result.total)}…", retag_url(query))
-
-
-def _selection(result: SearchResult) -> Selection:
-    exact = f"take all {number(result.total)}" if result.total and not result.at_least else ""
-    return Selection(retag_url(SearchQuery()), exact)
-
-
 def _named_link(query: SearchQuery, term: NamedTerm) -> Link:
     """The matches that carry a term, linked if a filter can select exactly them."""
     label, count = f"{FACET[term.facet].label.lower()} {term.label}", number(term.count)
@@ -353,18 +467,6 @@ def _named_link(query: SearchQuery, term: NamedTerm) -> Link:
     is_exact = chosen.require_all or not (chosen.include or chosen.no_value)
     url = explore_url(query.with_(text="").toggle(term.facet, term.value)) if is_exact and not term.selected else ""
     return Link(label, url, f"{label} {count}: show the memories that carry it", count=count)
-
-
-def _hidden_note(query: SearchQuery, result: SearchResult) -> Link | None:
-    if not result.hidden:
-        return None
-    shown = query.with_(state=tuple(sorted(set(STATES) - {"deleted"})))
-    hidden = number(result.hidden, at_least=result.hidden_at_least)
-    return Link(
-        "Show them",
-        explore_url(shown),
-        count=f"{hidden} archived or superseded {'is' if hidden == '1' else 'are'} hidden",
-    )
 
 
 def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> Notice:
@@ -414,85 +516,6 @@ def _advice(problem: Problem) -> str:
         f"{problem.suggestion[:1].upper()}{problem.suggestion[1:]}.".replace("..", ".") if problem.suggestion else ""
     )
     return " ".join(part for part in (did_you_mean_text(problem.did_you_mean), advice) if part)
-
-
-def _plot(query: PageQuery, result: SearchResult, zone: tzinfo, now: datetime, *, has_table: bool) -> Plot | None:
-    if result.histogram is None:
-        return None
-    splits = tuple(
-        Option(key, FACET[key].label.lower() if key else "none", query.split_by == key) for key in ("", *SPLIT_KEYS)
-    )
-    return build_plot(
-        query,
-        result.histogram,
-        result.quick_ranges,
-        zone,
-        now,
-        has_table=has_table,
-        split=result.split,
-        splits=() if query.is_unified else splits,
-    )
-
-
-def _sorts(query: SearchQuery) -> tuple[Option, ...]:
-    """The orders, none for unified search. The default order has an empty value, to keep it out of the URL."""
-    natural = Sort.RELEVANCE if query.text else Sort.NEWEST
-    if query.is_unified:
-        return ()
-    offered = [sort for sort in Sort if sort in SORT_LABELS and (query.text or sort is not Sort.RELEVANCE)]
-    return tuple(Option("" if s is natural else s.value, SORT_LABELS[s], s is query.order) for s in offered)
-
-
-def _views(query: PageQuery) -> tuple[Link, ...]:
-    return tuple(
-        Link(label, explore_url(query.replace(view=view)), view.value, current=view is query.view)
-        for view, label in VIEW_LABELS.items()
-    )
-
-
-def _modes(query: SearchQuery) -> tuple[Option, ...]:
-    """The search modes. The default mode has an empty value, to keep it out of the URL."""
-    default = SearchQuery().mode
-    offered = [mode for mode in Mode if mode in _MODES_OFFERED or mode is query.mode]
-    return tuple(Option("" if m is default else m.value, MODE_LABELS[m], m is query.mode) for m in offered)
-
-
-def _pager(query: SearchQuery, result: SearchResult, unified: UnifiedResult | None) -> Pager | None:
-    """None if all results fit on the smallest page."""
-    total, pages, at_least = result.total, result.pages, result.at_least
-    if unified is not None:
-        total, pages, at_least = unified.found, unified.pages, False
-    if total <= min(_PAGE_SIZES[0], query.page_size):
-        return None
-    sizes = tuple(
-        PageSize(str(size), explore_url(query.with_(page_size=size)), size == query.page_size) for size in _PAGE_SIZES
-    )
-
-    def at(page: int) -> str:
-        return explore_url(query.model_copy(update={"page": page}))
-
-    return build_pager(query.page, pages, query.page_size, total, at, sizes, at_least=at_least)
-
-
-def _empty(query: SearchQuery, result: SearchResult) -> EmptyState:
-    asked = criteria(query, result.labels)
-    return EmptyState(
-        message=f"Nothing matches {asked}." if asked else "There are no memories to show.",
-        relaxations=tuple(
-            Link(
-                relaxation.label,
-                explore_url(relaxation.query) if relaxation.count else "",
-                count=_relaxation_count(relaxation),
-            )
-            for relaxation in result.relaxations
-        ),
-        clear_url=explore_url(query.without_filters().with_(text="")) if asked else "",
-        corpus_is_empty=not result.corpus.total,
-    )
-
-
-def _relaxation_count(relaxation: FilterRelaxation) -> str:
-    return number(relaxation.count, at_least=relaxation.at_least)
 
 
 @dataclass(frozen=True, slots=True)

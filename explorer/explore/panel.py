@@ -2,33 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlencode
 
-from pydantic import Field
-
+from access.viewer import Viewer
+from explorer.explore.answer import FIRST, LAST, PageAnswer, panel_url
 from explorer.history.page import HistoryContext
 from explorer.links import explore_url, memory_url
-from explorer.memory.page import MemoryContext
+from explorer.memory.page import MemoryContext, build_memory
+from explorer.memory.reads import fact_controls, read_history
+from memories.queries import memory_details
+from memories.recalls import opened
 from search.query import SearchQuery
 from text.formatting import number
-from web.params import Params, Text
 
-FIRST, LAST = "first", "last"
-
-
-class PanelRequest(Params):
-    """The memory in the panel."""
-
-    sel: Text = Field("", max_length=20, description="Its number; `first` or `last` for that of the page.")
-
-    @property
-    def number(self) -> int | None:
-        return int(self.sel) if self.sel.isascii() and self.sel.isdecimal() and len(self.sel) < 19 else None
-
-    def chosen(self, ids: Sequence[int]) -> int | None:
-        """The number of the memory, given those of the page."""
-        ends = {FIRST: ids[:1], LAST: ids[-1:]}.get(self.sel)
-        return self.number if ends is None else next(iter(ends), None)
+_EVENTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +38,6 @@ class PanelContext:
     @property
     def next_is_here(self) -> bool:
         return self.same_page[1]
-
-
-def panel_url(query: SearchQuery, sel: int | str) -> str:
-    """The explore page with a memory in the panel."""
-    querystring = "&".join(part for part in (query.querystring(), urlencode({"sel": sel}) if sel else "") if part)
-    return f"{explore_url(SearchQuery())}?{querystring}" if querystring else explore_url(query)
 
 
 def build_panel(
@@ -85,3 +65,14 @@ def build_panel(
 
 def _other_page(query: SearchQuery, page: int, end: str) -> str:
     return panel_url(query.model_copy(update={"page": page}), end) if page > 0 else ""
+
+
+def open_panel(query: SearchQuery, memory_id: int, found: PageAnswer, viewer: Viewer) -> PanelContext | None:
+    """The panel of a memory, which is recorded as opened; None if the viewer may not open it."""
+    detail = memory_details(viewer, [memory_id]).get(memory_id)
+    if detail is None:
+        return None
+    opened(viewer, [memory_id])
+    memory = build_memory(detail, None, query, viewer.timezone, fact_controls(detail, viewer))
+    history = read_history(detail, viewer, _EVENTS)
+    return build_panel(query, found.ids, found.total, memory, history, counts=not query.is_unified)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from explorer.explore.arrangement import HELP_TEXTS, USUAL, Arrangement, Place
+from explorer.explore.arrangement import USUAL, Arrangement, Place
 from explorer.links import QueryLinks, curate_url, explore_url
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Facet, FacetKind, FacetValue
 from search.query import SearchQuery, Selection, dates_label, recalled_label
@@ -147,7 +147,7 @@ def _panel(
             facet.key,
             panel_id,
             spec.label,
-            HELP_TEXTS[spec.key],
+            spec.help_text,
             _summary(query, facet),
             False,
             is_tree,
@@ -162,7 +162,7 @@ def _panel(
         key=facet.key,
         id=panel_id,
         label=spec.label,
-        help_text=HELP_TEXTS[spec.key],
+        help_text=spec.help_text,
         summary=_summary(query, facet),
         is_open=is_open,
         is_tree=is_tree,

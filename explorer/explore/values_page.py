@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from explorer.compare.matrix_page import plural_label
-from explorer.explore.arrangement import HELP_TEXTS
 from explorer.explore.page import Notice, did_you_mean_text
 from explorer.explore.sidebar import Chip, FacetRow, HiddenField, build_chips, hidden_fields, row_id, value_rows
 from explorer.http import Pager, build_pager
@@ -76,7 +75,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
     return ValuesContext(
         key=page.facet.key,
         label=spec.label,
-        help_text=HELP_TEXTS[spec.key],
+        help_text=spec.help_text,
         title=f"{heading}: {values}",
         status=values,
         heading=heading,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -117,21 +116,6 @@ class Network:
         sizes = self.begins[indexes + 1] - self.begins[indexes]
         at = np.repeat(self.begins[indexes], sizes) + _offsets(sizes)
         return np.repeat(indexes, sizes), self.others[at], self.weights[at]
-
-    def two_apart(self, most: int) -> list[tuple[int, int]]:
-        """Pairs of node ids that are two links apart, at most one around each of the nodes with most neighbours."""
-        pairs: list[tuple[int, int]] = []
-        seen: set[int] = set()
-        for at in np.argsort(-self.degrees, kind="stable")[: 8 * most].tolist():
-            _, others, weights = self._links_from(np.array([at]))
-            near = [other for other in others[np.argsort(-weights, kind="stable")].tolist() if other not in seen][:8]
-            apart = ((a, b) for a, b in combinations(near, 2) if not np.isin(b, self._links_from(np.array([a]))[1]))
-            if pair := next(apart, None):
-                seen |= {*pair, at}
-                pairs.append((int(self.nodes[pair[0]]), int(self.nodes[pair[1]])))
-                if len(pairs) == most:
-                    break
-        return pairs
 
     def shortest_path(
         self, source: int, target: int, steps: int, is_over: Callable[[], bool]

@@ -24,8 +24,9 @@ def table_url(kind: NodeKind, params: TableRequest | None = None) -> str:
     return _with(reverse(f"graph:{kind.plural}"), params)
 
 
-def path_url(params: PathRequest) -> str:
-    return _with(reverse("graph:path"), params)
+def path_url(start: Term, params: PathRequest) -> str:
+    """The page of an entity, with the path from there."""
+    return f"{_with(node_url('entity', start.id, start.value), params.replace(begin=''))}#path"
 
 
 def term_url(kind: NodeKind, term: Term, params: AroundRequest | None = None) -> str:
@@ -43,10 +44,9 @@ def both_url(kind: NodeKind, one: Term, other: Term) -> str:
     return explore_url(query)
 
 
-def graph_tabs(kind: NodeKind | None) -> tuple[Link, ...]:
-    """The tabs of the graph pages; `kind` None selects the path page."""
-    tables = (Link(one.plural.capitalize(), table_url(one), current=one is kind) for one in KINDS.values())
-    return (*tables, Link("Find a path", reverse("graph:path"), current=kind is None))
+def graph_tabs(kind: NodeKind) -> tuple[Link, ...]:
+    """The tabs of the graph pages."""
+    return tuple(Link(one.plural.capitalize(), table_url(one), current=one is kind) for one in KINDS.values())
 
 
 def warning_notices(warnings: Iterable[SearchWarning]) -> tuple[Notice, ...]:

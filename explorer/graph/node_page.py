@@ -14,7 +14,6 @@ from explorer.graph.labels import (
     evidence_link,
     graph_tabs,
     names_or_name,
-    path_url,
     relationship_notes,
     term_url,
     toggled,
@@ -22,7 +21,7 @@ from explorer.graph.labels import (
     warning_notices,
 )
 from explorer.graph.neighbourhood import Edge, Neighbourhood, NodeNeighbour, neighbourhood_of
-from explorer.graph.params import SAME_MEMORY, AroundRequest, PathRequest
+from explorer.graph.params import SAME_MEMORY, AroundRequest
 from explorer.graph.queries import (
     CONCEPT,
     ENTITY,
@@ -231,7 +230,6 @@ class NodeContext:
     tabs: tuple[Link, ...]
     facts: tuple[Link, ...]
     explore_url: str
-    path_url: str
     plot: Plot | None
     unavailable: str
     categories: tuple[Link, ...]
@@ -273,7 +271,6 @@ def build_node(
         tabs=graph_tabs(kind),
         facts=tuple(_facts(node, query)),
         explore_url=explore_url(query),
-        path_url=path_url(PathRequest(begin=term.value)) if kind is ENTITY else "",
         plot=build_plot(query, profile.histogram, None, zone, now or datetime.now(UTC)) if has_months else None,
         unavailable=profile.unavailable,
         categories=tuple(

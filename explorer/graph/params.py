@@ -63,7 +63,7 @@ class AroundRequest(Params):
 
 
 class PathRequest(Params):
-    """The two ends of a path and its greatest length. A page without both ends only shows the form."""
+    """The two ends of a path and its greatest length. The page of the first end has a form for the others."""
 
     begin: Annotated[Value, _END] = Field("", alias="from", description="`type:name`, name, alias or id of an entity.")
     end: Annotated[Value, _END] = Field("", alias="to", description="`type:name`, name, alias or id of another one.")

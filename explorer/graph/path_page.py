@@ -1,4 +1,4 @@
-"""Finds the path between two entities; contexts of the pages of paths, relationships and unknown names."""
+"""Finds the path between two entities; contexts of a path, of the pages of relationships and of unknown names."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ from web.timing import Stopwatch
 
 # For the whole search, and for each statement.
 MOST_TIME = timedelta(seconds=3)
-_SHOWN, _EXAMPLES = 3, 6
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +119,6 @@ def _path(params: PathRequest, viewer: Viewer, engine: Engine) -> NodePath:
             raise
         reason = _late()
     return NodePath(params, source, target, steps, reason, watch.timings)
-
-
-def example_ends(viewer: Viewer) -> tuple[tuple[Term, Term], ...]:
-    """A few pairs of entities with a path of two relationships between them."""
-
-    def pairs(engine: Engine) -> tuple[tuple[Term, Term], ...]:
-        with snapshot():
-            context = open_graph(ENTITY, engine, viewer)
-            found = load_graph(context).stated.two_apart(_EXAMPLES)
-            terms = context.terms([pk for pair in found for pk in pair])
-        return tuple((terms[a], terms[b]) for a, b in found if a in terms and b in terms)
-
-    return with_engine(pairs, viewer)
 
 
 def _end(context: GraphContext, parameter: str, name: str) -> Term:
@@ -219,7 +206,7 @@ def build_fact(fact: RelationshipDetail, zone: tzinfo = UTC) -> FactContext:
     )
 
 
-# --- the page of a path ------------------------------------------------------------------------------------------
+# --- a path, on the page of an entity ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +231,8 @@ class ShownStep:
 
 @dataclass(frozen=True, slots=True)
 class PathContext:
-    tabs: tuple[Link, ...]
-    begin: str
+    """The form for a path on the page of an entity, and the path."""
+
     end: str
     steps_asked: tuple[Option, ...]
     together: bool
@@ -254,24 +241,17 @@ class PathContext:
     reason: str
     wider: Link | None
     """The same search through shared memories too."""
-    start: Link | None
+    start: Link
     steps: tuple[ShownStep, ...]
-    examples: tuple[Link, ...]
-    """Paths to try, while none is asked for."""
 
 
 def build_path(
-    params: PathRequest,
-    path: NodePath | None,
-    notices: Iterable[Notice],
-    zone: tzinfo = UTC,
-    examples: Iterable[tuple[Term, Term]] = (),
+    start: Term, params: PathRequest, path: NodePath | None, notices: Iterable[Notice], zone: tzinfo = UTC
 ) -> PathContext:
+    """The context of the form; `path` is what was found from `start`, if an end is asked for."""
     steps = tuple(_step(step, zone) for step in path.steps) if path else ()
     is_same = path is not None and path.source.id == path.target.id
     return PathContext(
-        tabs=graph_tabs(None),
-        begin=params.begin,
         end=params.end,
         steps_asked=tuple(Option(str(n), str(n), n == params.steps) for n in range(1, MOST_STEPS + 1)),
         together=params.together,
@@ -280,15 +260,11 @@ def build_path(
         if path and steps
         else "",
         reason="These two are the same." if is_same else path.reason if path else "",
-        wider=Link("Also link entities mentioned in the same memory", path_url(params.replace(together=True)))
+        wider=Link("Also link entities mentioned in the same memory", path_url(start, params.replace(together=True)))
         if path and path.reason and not params.together
         else None,
-        start=Link(path.source.label, term_url(ENTITY, path.source), path.source.type) if path and steps else None,
+        start=Link(start.label, term_url(ENTITY, start), start.type),
         steps=steps,
-        examples=tuple(
-            Link(f"{a.label} to {b.label}", path_url(PathRequest(begin=a.value, end=b.value)), f"{a.type}, {b.type}")
-            for a, b in examples
-        ),
     )
 
 
@@ -349,13 +325,12 @@ def build_lost(error: NameUnknownError | NameAmbiguousError) -> LostContext:
     )
 
 
-def end_notice(error: PathEndError, params: PathRequest) -> Notice:
+def end_notice(error: PathEndError, start: Term, params: PathRequest) -> Notice:
     """A notice about an unknown or ambiguous end, with links that correct it."""
-    field = "begin" if error.parameter == "from" else "end"
     cause = error.cause
     if isinstance(cause, NameAmbiguousError):
         label, values = "Which one?", [(f"{term.label} ({term.type})", str(term.id)) for term in cause.choices]
     else:
         label, values = "Did you mean", [(name, name) for name in cause.did_you_mean]
-    links = tuple(Link(label, path_url(params.replace(**{field: value})), f"Use {label}") for label, value in values)
+    links = tuple(Link(name, path_url(start, params.replace(end=value)), f"Use {name}") for name, value in values)
     return Notice(str(cause), parameter=error.parameter, suggestion=label if links else "", links=links)

@@ -12,5 +12,5 @@ urlpatterns = [
     path("graph/entity/<path:ref>/", views.node, {"kind": ENTITY}, name="entity"),
     path("graph/concept/<path:ref>/", views.node, {"kind": CONCEPT}, name="concept"),
     path("graph/relationship/<int:relationship_id>/", views.relationship, name="relationship"),
-    path("graph/path/", views.path_between, name="path"),
+    path("graph/path/", views.path_between),
 ]

@@ -1,25 +1,31 @@
 """Pages of entities, concepts and relationships."""
 
+from urllib.parse import urlencode
+
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from access.viewer import Viewer
+from categories.queries import Term
 from explorer.explore.page import problem_notices
 from explorer.graph.node_page import build_node, node_detail, relationship_detail
 from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.graph.path_page import (
+    PathContext,
     PathEndError,
     build_fact,
     build_lost,
     build_path,
     end_notice,
-    example_ends,
     find_path,
 )
-from explorer.graph.queries import NameAmbiguousError, NameUnknownError, NodeKind
+from explorer.graph.queries import ENTITY, NameAmbiguousError, NameUnknownError, NodeKind
 from explorer.graph.table_page import build_table, node_table
 from explorer.http import PageRequest, page_viewer, private, request_pairs
+from web.params import Pair
 from web.timing import server_timing
 
 
@@ -37,16 +43,36 @@ def table(request: PageRequest, kind: NodeKind) -> HttpResponse:
 @login_required
 def node(request: PageRequest, kind: NodeKind, ref: str) -> HttpResponse:
     viewer = page_viewer(request)
-    params, problems = AroundRequest.read(request_pairs(request))
+    own, rest = _path_pairs(request_pairs(request)) if kind is ENTITY else ([], request_pairs(request))
+    params, problems = AroundRequest.read(rest)
     try:
         found = node_detail(kind, ref, params, viewer)
     except NameUnknownError as error:
         return _page(request, "graph/lost.html", {"lost": build_lost(error)}, {}, status=404)
     except NameAmbiguousError as error:
         return _page(request, "graph/lost.html", {"lost": build_lost(error)}, {}, status=300)
-    context = build_node(found, problem_notices(problems), viewer.timezone)
-    curated = found.term.id if "curate" in viewer.scopes else None
-    return _page(request, "graph/node.html", {"node": context, "curated": curated}, found.timings)
+    context: dict[str, object] = {
+        "node": build_node(found, problem_notices(problems), viewer.timezone),
+        "path": _path_from(found.term, own, viewer) if kind is ENTITY else None,
+        "curated": found.term.id if "curate" in viewer.scopes else None,
+    }
+    return _page(request, "graph/node.html", context, found.timings)
+
+
+def _path_pairs(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """The parameters of a path from the entity of a page, and the others."""
+    names = {"to", "steps", "together"}
+    return [pair for pair in pairs if pair[0] in names], [pair for pair in pairs if pair[0] not in names]
+
+
+def _path_from(start: Term, pairs: list[Pair], viewer: Viewer) -> PathContext:
+    params, problems = PathRequest.read([*pairs, ("from", str(start.id))])
+    notices, found = problem_notices(problems), None
+    try:
+        found = find_path(params, viewer) if params.end else None
+    except PathEndError as error:
+        notices = (*notices, end_notice(error, start, params))
+    return build_path(start, params, found, notices, viewer.timezone)
 
 
 @require_safe
@@ -62,16 +88,12 @@ def relationship(request: PageRequest, relationship_id: int) -> HttpResponse:
 @require_safe
 @login_required
 def path_between(request: PageRequest) -> HttpResponse:
-    viewer = page_viewer(request)
-    params, problems = PathRequest.read(request_pairs(request))
-    notices, found = problem_notices(problems), None
-    try:
-        found = find_path(params, viewer) if params.begin and params.end else None
-    except PathEndError as error:
-        notices = (*notices, end_notice(error, params))
-    examples = () if params.begin or params.end else example_ends(viewer)
-    context = build_path(params, found, notices, viewer.timezone, examples)
-    return _page(request, "graph/path.html", {"path": context}, found.timings if found else {})
+    """A saved address of the path that was a page: the page of its first end shows it."""
+    pairs = dict(request_pairs(request))
+    begin = pairs.pop("from", "")
+    if not begin:
+        return private(HttpResponseRedirect(reverse("graph:entities")))
+    return private(HttpResponseRedirect(f"{reverse('graph:entity', args=[begin])}?{urlencode(pairs)}#path"))
 
 
 def _page(

@@ -113,6 +113,8 @@ def new_view(request: HttpRequest) -> HttpResponse:
             return redirect(view_url(made.pk))
     context = {
         "form": form,
+        "view": None,
+        "pinned_by": (),
         "query": query.querystring(),
         "notices": problem_notices(problems),
         "back_url": explore_url(query),
@@ -152,6 +154,9 @@ def edit_view(request: HttpRequest, view_id: int) -> HttpResponse:
     context = {
         "form": form,
         "view": one.view,
+        "query": "",
+        "notices": (),
+        "back_url": "",
         "found": found_now(page_query_of(one), viewer),
         "pinned_by": sorted(others.values_list("user__username", flat=True)),
     }

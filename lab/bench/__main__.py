@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import django
 
@@ -19,24 +18,20 @@ django.setup()
 # These import models, which need the settings.
 from django.core.management.base import CommandError  # noqa: E402
 
-from lab.bench import categories, embedding, hybrid, load, pages, sizes, vectors  # noqa: E402
+from lab.bench import hybrid, load, sizes, vectors  # noqa: E402
 from lab.bench.metrics import growth_lines  # noqa: E402
 from lab.bench.peers import PEERS  # noqa: E402
 from lab.bench.runner import Benchmark, Options, measure  # noqa: E402
 from lab.progress import Progress  # noqa: E402
 from lab.report import Row, machine  # noqa: E402
 from lab.sandbox import BenchmarkError  # noqa: E402
-from memories.embedding.models import EmbedderUnavailableError  # noqa: E402
 
 DEFAULT_SIZE = 21_000
 BENCHMARKS: dict[str, Benchmark] = {
     "size": sizes.BENCHMARK,
     "vectors": vectors.BENCHMARK,
     "meaning": hybrid.BENCHMARK,
-    "categories": categories.BENCHMARK,
-    "embedding": embedding.BENCHMARK,
     "load": load.BENCHMARK,
-    "pages": pages.BENCHMARK,
 }
 
 
@@ -48,8 +43,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     add = parser.add_argument
     for option, benchmark in BENCHMARKS.items():
-        kind: Any = int if benchmark.limits else Path
-        add(f"--{option}", type=kind, action="append", metavar=benchmark.metavar, help=benchmark.help)
+        add(f"--{option}", type=int, action="append", metavar=benchmark.metavar, help=benchmark.help)
     add("--json", type=Path, metavar="FILE", help="write every figure to this file")
     add("--seed", type=int, default=7, help="the same seed makes the same corpus and the same queries (7)")
     add("--queries", type=int, default=500, help="queries of the mixed log (500)")
@@ -78,10 +72,7 @@ def _check_arguments(parser: argparse.ArgumentParser, parsed: argparse.Namespace
     """End the program with a message for the first argument that is not allowed."""
     for option, benchmark in BENCHMARKS.items():
         for value in getattr(parsed, option):
-            if benchmark.limits is None:
-                if not value.exists():
-                    parser.error(f"--{option} {value}: there is no such file")
-            elif not benchmark.limits[0] <= value <= benchmark.limits[1]:
+            if not benchmark.limits[0] <= value <= benchmark.limits[1]:
                 parser.error(f"--{option} {value}: give a number from {benchmark.limits[0]} to {benchmark.limits[1]}")
     if parsed.queries < 1:
         parser.error(f"--queries {parsed.queries}: give 1 or more")
@@ -125,12 +116,11 @@ def main() -> int:
     try:
         for option, benchmark in BENCHMARKS.items():
             for value in getattr(arguments, option):
-                name = value.name if isinstance(value, Path) else str(value)
-                report[benchmark.key][name] = measure(option, benchmark, value, options, progress)
+                report[benchmark.key][str(value)] = measure(option, benchmark, value, options, progress)
                 if arguments.json:
                     # After each of them: a large size takes an hour, and a later failure must not lose it.
                     arguments.json.write_text(json.dumps(report, indent=1) + "\n")
-    except (BenchmarkError, CommandError, EmbedderUnavailableError) as error:
+    except (BenchmarkError, CommandError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -18,9 +18,9 @@ from django.conf import settings
 from django.db import connection
 
 from access.viewer import Viewer, command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
 from agent_tools.rendering import MAX_TOKENS
-from agent_tools.tools import call
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, RELATIONSHIPS, SearchableTable, terms_refresh_all
 from lab.bench.corpus import read_records
 from lab.bench.peers.engines import TantivyPeer, load_engines

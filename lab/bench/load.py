@@ -5,11 +5,7 @@ The processes of the server, the readers and Postgres share the cores of this ma
 """
 
 import json
-import socket
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -28,7 +24,6 @@ from memories.embedding.models import missing_packages
 
 _SECONDS = 60
 _WARM_UP_SECONDS = 10
-_START_SECONDS = 300.0
 _MOST_WORKERS = 8
 
 
@@ -53,33 +48,19 @@ def load_corpus(job: Job, size: int) -> None:
 
 
 def _measure(job: Job, workers: int, key: str) -> Row:
-    with server(job, workers, key) as (url, process):
+    environment = {"API_REQUESTS_PER_MINUTE": "1000000"}
+    with job.sandbox.serve(lambda port: _is_ready(port, key), environment, workers=workers) as (port, pid):
+        url = f"http://127.0.0.1:{port}"
         _load(job, url, key, _WARM_UP_SECONDS)
         job.progress.log(f"{workers} web processes under load")
         load_before = machine_load()
         found = _load(job, url, key, _SECONDS)
-        return {"workers": workers, "load_before": load_before, **found, "processes": _memory(process)}
+        return {"workers": workers, "load_before": load_before, **found, "processes": _memory(psutil.Process(pid))}
 
 
-@contextmanager
-def server(job: Job, workers: int, key: str) -> Iterator[tuple[str, psutil.Process]]:
-    """A server of the sandbox, once its index and its model answer: its address, and the first of its processes."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    environment = {"API_REQUESTS_PER_MINUTE": "1000000"}
-    command = ("manage.py", "up", "--port", str(port), "--workers", str(workers))
-    with job.sandbox.child(*command, environment=environment) as child:
-        url = f"http://127.0.0.1:{port}"
-        until = time.monotonic() + _START_SECONDS
-        while not _is_ready(url, key):
-            if child.poll() is not None or time.monotonic() > until:
-                raise BenchmarkError("The server does not start, or its index or its model is not ready; see above.")
-            time.sleep(0.5)
-        yield url, psutil.Process(child.pid)
-
-
-def _is_ready(url: str, key: str) -> bool:
-    asked = HTTPConnection(url.removeprefix("http://"), timeout=30)
+def _is_ready(port: int, key: str) -> bool:
+    """Whether the index and the model of the server answer."""
+    asked = HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         asked.request("GET", "/api/health", headers={"X-API-Key": key})
         response = asked.getresponse()

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from django.conf import settings
 from django.test import override_settings
@@ -47,31 +46,30 @@ class Job:
 class Benchmark:
     """A benchmark and the option that selects it.
 
-    `run` receives the option's value, a size or the path of a file, and returns a part of the JSON report; `lines`
-    prints it. `limits` are the sizes it accepts; without them it reads a file.
+    `run` receives the size that the option names, and returns a part of the JSON report; `lines` prints it. `limits`
+    are the sizes it accepts.
     """
 
     key: str
-    run: Callable[[Job, Any], Row]
+    run: Callable[[Job, int], Row]
     lines: Callable[[str, Row], list[str]]
     metavar: str
     help: str
-    limits: tuple[int, int] | None = None
+    limits: tuple[int, int]
     can_keep: bool = True
 
 
-def measure(option: str, benchmark: Benchmark, value: int | Path, options: Options, progress: Progress) -> Row:
+def measure(option: str, benchmark: Benchmark, size: int, options: Options, progress: Progress) -> Row:
     """Run a benchmark in a sandbox, which is removed afterwards unless --keep was given."""
-    parts = [] if option == "size" else [option]
-    parts += [] if isinstance(value, Path) else [str(value)]
-    folder = Path(settings.HOME) / "lab" / "-".join([*parts, str(options.seed)])
+    parts = [str(size)] if option == "size" else [option, str(size)]
     keep = options.keep and benchmark.can_keep
+    folder = Path(settings.HOME) / "lab" / "-".join([*parts, str(options.seed)])
     with (
         override_settings(SEARCH_INDEX=folder / "index"),
         open_sandbox(folder, "_".join(["bench", *parts]), f"seed {options.seed}", keep=keep) as sandbox,
     ):
         try:
-            report = benchmark.run(Job(sandbox, options, progress), value)
+            report = benchmark.run(Job(sandbox, options, progress), size)
         finally:
             clear_caches()
     if keep:

@@ -1,7 +1,6 @@
 """Our API as agents use it: a web server in a sandbox, and HTTP requests with a key."""
 
 import json
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -10,13 +9,12 @@ from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import urlencode
 
-from lab.sandbox import BenchmarkError, Sandbox
+from lab.sandbox import Sandbox
 
 # The largest page of the API.
 PAGE_SIZE = 100
 _TIMEOUT_SECONDS = 120
 _POLL_SECONDS = 0.2
-_LOG_LINES = 15
 
 
 @dataclass(slots=True)
@@ -45,7 +43,6 @@ class Client:
         try:
             _, health = self._get("/api/health")
         except (OSError, HTTPException):
-            self.close()
             return False
         return bool(health.get("status") == "ok" and health["index"]["state"] != "missing")
 
@@ -92,19 +89,11 @@ class Client:
 
 @contextmanager
 def serve(sandbox: Sandbox, key: str, environment: Mapping[str, str]) -> Iterator[Client]:
-    """Run `manage.py up` on a free port of loopback until the block ends, and yield a client once it is ready."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = int(probe.getsockname()[1])
-    log = sandbox.folder / "server.log"
-    command = ("manage.py", "up", "--host", "127.0.0.1", "--port", str(port))
-    with (
-        log.open("wb") as out,
-        sandbox.child(*command, out=out.fileno(), environment=environment) as child,
-        closing(Client(port, key)) as client,
-    ):
-        while not client.is_ready():
-            if child.poll() is not None:
-                lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-                raise BenchmarkError("\n".join(["manage.py up did not start:", *(lines or ["no output"])]))
-            time.sleep(_POLL_SECONDS)
+    """Run a site until the block ends, and yield a client of it."""
+
+    def is_ready(port: int) -> bool:
+        with closing(Client(port, key)) as client:
+            return client.is_ready()
+
+    with sandbox.serve(is_ready, environment) as (port, _), closing(Client(port, key)) as client:
         yield client

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lab.report import table
 from lab.torture.campaign import Campaign, Options, read_memories
 from lab.torture.clients import Http, NoAnswerError, RefusedError
 from lab.torture.ledger import Entry, Ledger, Version, differences
@@ -148,14 +149,7 @@ def _is_whole(entry: Entry, token: str, reply: Mapping[str, Any]) -> bool:
 
 def lines_of(report: Mapping[str, Any]) -> list[str]:
     """The report as Markdown."""
-    lines = [
-        "| | memories | acknowledged before | writes meanwhile | backup | restore |",
-        "|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {number} | {row['memories']:,} | {row['acknowledged_before']:,} | {row['acknowledged_meanwhile']:,} |"
-        f" {row['backup_seconds']} s | {row['restore_seconds']} s |"
-        for number, row in enumerate(report["restored"], 1)
-    ]
+    headings = ["", "memories", "acknowledged before", "writes meanwhile", "backup, s", "restore, s"]
+    lines = table(headings, [[str(number), *row.values()] for number, row in enumerate(report["restored"], 1)])
     found = ", ".join(f"{number} {what}" for what, number in report["findings"].items()) or "none"
     return [*lines, "", f"**Wrong: {found}.**", *(f"- {example}" for example in report["examples"])]

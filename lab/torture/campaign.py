@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import psycopg
 
+from lab.report import Cell, table
 from lab.torture.clients import Http, McpHttp, McpStdio, NoAnswerError, Pages, RefusedError, Rest
 from lab.torture.cluster import has_citus
 from lab.torture.faults import FAULTS, Fault, Scene
@@ -422,23 +423,23 @@ def lines_of(report: Mapping[str, Any]) -> list[str]:
     """The report as Markdown."""
     writes = sum(sum(verbs.values()) for verbs in report["acknowledged"].values())
     unanswered = sum(report["unanswered"].values())
+    rows: list[list[Cell]] = [
+        [name, *row.values()] for name, row in sorted(report["back"].items(), key=lambda item: -item[1]["cycles"])
+    ]
+    rows += [[name, f"skipped: {reason}", "", "", ""] for name, reason in report["skipped"].items()]
+    answers: list[list[Cell]] = []
+    for name, spread in report["seconds_of_an_answer"].items():
+        verbs = sorted(report["acknowledged"].get(name, {}).items())
+        done = ", ".join(f"{number:,} {verb}" for verb, number in verbs) or "none"
+        answers.append([name, done, spread["median"], spread["p95"], spread["worst"]])
     lines = [
         f"Seed {report['seed']}, {report['cycles']} cycles in {report['seconds']} s, {report['cores']} cores,"
         f" {report['memories']:,} memories.",
         "",
-        "| fault | cycles | back after, median | 95 % | worst |",
-        "|---|---|---|---|---|",
+        *table(["fault", "cycles", "back after, median, s", "95 %", "worst"], rows),
+        "",
+        *table(["interface", "acknowledged writes", "an answer, median, s", "95 %", "worst"], answers),
     ]
-    lines += [
-        f"| {name} | {row['cycles']} | {row['median']} s | {row['p95']} s | {row['worst']} s |"
-        for name, row in sorted(report["back"].items(), key=lambda item: -item[1]["cycles"])
-    ]
-    lines += [f"| {name} | skipped: {reason} | | | |" for name, reason in report["skipped"].items()]
-    lines += ["", "| interface | acknowledged writes | an answer, median | 95 % | worst |", "|---|---|---|---|---|"]
-    for name, spread in report["seconds_of_an_answer"].items():
-        verbs = sorted(report["acknowledged"].get(name, {}).items())
-        done = ", ".join(f"{number:,} {verb}" for verb, number in verbs) or "none"
-        lines.append(f"| {name} | {done} | {spread['median']} s | {spread['p95']} s | {spread['worst']} s |")
     compared = ", ".join(f"{number:,} {what}" for what, number in report["compared"].items())
     reasons = "; ".join(f"{number} {reason}" for reason, number in report["reasons"].items()) or "none"
     found = ", ".join(f"{number} {what}" for what, number in report["findings"].items()) or "none"

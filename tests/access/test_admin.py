@@ -18,18 +18,6 @@ def curator(client):
     return client
 
 
-def test_the_admin_has_the_bar_and_the_theme_of_the_other_pages(curator):
-    curator.cookies["theme"] = "dark"
-    page = curator.get(KEYS).text
-    header = page.partition('<header class="top has-search">')[2].partition("</header>")[0]
-    assert 'action="/explore/"' in header
-    assert '<a href="/admin/" aria-current="page">Admin' in header
-    assert "css/tokens" in page
-    assert "admin/js/theme" not in page
-    add = curator.get("/admin/access/membership/add/").text
-    assert '<a href="/admin/access/membership/">Memberships</a>' in add.partition('aria-label="Breadcrumbs"')[2]
-
-
 def test_page_of_a_key_shows_neither_key_nor_hash_and_edits_nothing(curator):
     new = make_key(name="ci", scopes=["read"], every_project=True, viewer=command_viewer())
     address = f"{KEYS}{new.key.pk}/change/"

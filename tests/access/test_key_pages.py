@@ -86,12 +86,6 @@ def test_what_is_wrong_is_said_and_no_key_is_made(superuser, changes, said):
     assert not ApiKey.objects.exists()
 
 
-def test_every_project_and_one_of_them_contradict(superuser, projects):
-    response = superuser.post(KEYS, asked(projects=["every", projects["beta"].pk]))
-    assert "not both" in html_of(response)
-    assert not ApiKey.objects.exists()
-
-
 def test_owner_makes_keys_for_what_they_own_alone(owner, projects):
     page = html_of(owner.get(KEYS))
     assert "Alpha" in page
@@ -135,21 +129,6 @@ def test_revoked_key_opens_nothing_and_is_not_drawn_anew(owner, projects):
     refused = owner.post(f"{KEYS}{old.key.pk}/rotate/")
     assert refused.status_code == 409
     assert "is no longer active" in html_of(refused)
-
-
-def test_members_who_administer_nothing_are_told_whom_to_ask(projects):
-    user = User.objects.create_user("reader")
-    Membership.objects.create(user=user, project=projects["alpha"], role=Membership.Role.CURATOR)
-    client = Client()
-    client.force_login(user)
-    key_for("ours", projects["alpha"])
-    page, refused = client.get(KEYS), client.post(KEYS, asked(projects=[projects["alpha"].pk]))
-    assert (page.status_code, refused.status_code) == (200, 403)
-    for response in (page, refused):
-        assert "ask one of them" in html_of(response)
-        assert "Create the key" not in html_of(response)
-        assert "ours" not in html_of(response)
-    assert ApiKey.objects.count() == 1
 
 
 def test_stranger_is_sent_to_sign_in(projects):

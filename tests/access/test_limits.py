@@ -39,11 +39,6 @@ def test_what_remains_of_a_minute_is_counted_down_and_comes_back():
     assert buckets.take(1, 3, now=140.0) == Allowance(limit=3, remaining=1, reset=40)
 
 
-def test_the_seconds_until_a_bucket_is_full_are_not_rounded_up_by_the_clock():
-    # 1.2 + 1.0 − 1.2 is a little more than 1.0 in floating point.
-    assert Buckets().take(1, 60, now=1.2).reset == 1
-
-
 def test_every_key_has_its_own_bucket():
     buckets = Buckets()
     assert [buckets.take(key, 1, now=5.0).wait for key in (1, 2, 1)] == [0, 0, pytest.approx(60)]
@@ -99,17 +94,6 @@ def test_key_that_has_ended_is_not_drawn_anew():
     revoke_key(key=old.key, viewer=command_viewer())
     with pytest.raises(KeyRefusedError, match="is no longer active"):
         rotate_key(key=old.key, viewer=command_viewer(), grace=timedelta())
-
-
-def test_command_prints_the_new_key_once():
-    old = make(name="claude")
-    out = StringIO()
-    call_command("rotate_api_key", "claude", "--grace", "0", "-v", "0", stdout=out)
-    assert find_key(out.getvalue().strip()).name == "claude"
-    with pytest.raises(KeyRefusedError, match="expired"):
-        find_key(old.raw)
-    with pytest.raises(CommandError, match="is not a time span"):
-        call_command("rotate_api_key", "claude", "--grace", "soon")
 
 
 def test_command_sets_the_limit_of_a_key():

@@ -1,10 +1,8 @@
-import json
 import threading
 from urllib.parse import quote, urlencode
 
 import pytest
 import uvicorn
-from django.core.management import call_command
 from django.db import connection, connections
 
 from access.keys import make_key
@@ -12,15 +10,14 @@ from access.viewer import command_viewer
 from agent_tools import asgi
 from memories.embedding import query
 from memories.models import Memory, Project
-from tests.corpus import RECORDS
+from tests.corpus import bring_in as bring_in_memories
+from tests.database import fill
 from web.serving import listen, server_config
 
 
 def bring_in(folder):
     """The hand-written memories; their ids by the ids that they have there."""
-    path = folder / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    call_command("import_memories", str(path), verbosity=0)
+    fill("memories", lambda: bring_in_memories(folder))
     return dict(Memory.objects.exclude(external_id="").values_list("external_id", "pk"))
 
 

@@ -9,13 +9,13 @@ import pytest
 from django.core.management import call_command
 
 from access.viewer import command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
-from config.management.commands.up import SAMPLE
 from memories.embedding import query
 from memories.models import Memory
 from tests.agent_tools.tokens import tokens
 from tests.vectors import MODEL, embed_everything
+from transfer.jobs import SAMPLE
 from web.cache import clear_caches
 
 pytestmark = pytest.mark.django_db

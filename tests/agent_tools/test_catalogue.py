@@ -6,10 +6,12 @@ import re
 import pytest
 
 from agent_tools.answers import offered
+from agent_tools.calls import names_of
 from agent_tools.catalogue import PROFILES, TOOL, TOOLS
-from agent_tools.memory_tools import RestoreRequest, SimilarTo
+from agent_tools.history_tools import RestoreRequest
+from agent_tools.memory_tools import SimilarTo
 from agent_tools.rendering import OutputOptions
-from agent_tools.tools import FACETS_ARGUMENT, MemoryLinkRequest, MemoryRef, names_of
+from agent_tools.tools import FACETS_ARGUMENT, MemoryLinkRequest, MemoryRef
 from agent_tools.vocabulary_tools import AboutRequest
 from agent_tools.workflow import DEFAULT_PROFILE, PROFILE_NAMES, WORKFLOW
 from search.facets import FACETS

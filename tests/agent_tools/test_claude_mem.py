@@ -161,20 +161,6 @@ def test_corpus_is_a_saved_view_that_answers_questions_with_memories(shared_ids,
     assert SavedView.objects.count() == 1
 
 
-def test_a_memory_of_a_corpus_is_found_behind_many_that_fit_the_question_better(shared_ids, worker, monkeypatch):
-    monkeypatch.setattr("agent_tools.claude_mem.corpora._PAGE", 1)
-    owner_ensure()
-    with httpx2.Client(base_url=worker) as http:
-        http.post("/api/corpus", json={"name": "sweet", "query": "sugar"})
-        question = {"question": "guests or tea"}
-        answer = http.post("/api/corpus/sweet/query", json=question).json()
-        assert answer["ids"] == [shared_ids["t7"]]
-        monkeypatch.setattr("agent_tools.claude_mem.corpora._LARGEST", 1)
-        few = http.post("/api/corpus/sweet/query", json=question).json()
-    assert few["ids"] == []
-    assert few["answer"].startswith("None of the 1 memories that fit the question best is in the corpus")
-
-
 def test_port_for_some_projects_answers_about_no_other(shared_ids, worker, monkeypatch):
     owner_ensure()
     owner = User.objects.get()

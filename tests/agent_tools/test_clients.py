@@ -17,7 +17,6 @@ from mcp.client.streamable_http import streamable_http_client
 from access.keys import revoke_key
 from access.models import ApiKey, AuditEvent
 from access.viewer import command_viewer
-from memories.models import Memory
 from tests.agent_tools.conftest import key_for
 
 INITIALIZE = {
@@ -264,11 +263,3 @@ def test_revoked_key_opens_nothing_from_then_on(shared_ids, site, database_url):
     with httpx2.Client(base_url=site) as http:
         refused = http.post("/mcp", json=INITIALIZE, headers={"Authorization": f"Bearer {raw}"})
         assert refused.status_code == 401
-
-
-def test_page_of_the_site_is_served_beside(shared_ids, site):
-    with httpx2.Client(base_url=site) as http:
-        assert http.get("/api/health").json()["status"] == "ok"
-        assert http.get("/sign-in/").status_code == 200
-        assert http.get("/mcpx").status_code == 404
-    assert Memory.objects.count() == 16

@@ -10,14 +10,13 @@ from mcp import MCPError
 
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
-from agent_tools import chatgpt
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import PROFILES, TOOL
-from agent_tools.tools import ToolRefusedError, call
 from categories.models import Concept, Relationship
 from curation.suggestions.models import Suggestion
 from memories.models import Memory
 from tests.agent_tools.conftest import key_for
-from tests.agent_tools.test_clients import INITIALIZE, over_http, over_stdio, stdio
+from tests.agent_tools.test_clients import INITIALIZE, over_http
 
 pytestmark = pytest.mark.django_db
 
@@ -106,12 +105,6 @@ def test_similar_lists_the_proposed_duplicates(ids):
     assert ask("similar", id=ids["b1"])["reason"]
 
 
-def test_similar_to_a_text_takes_all_of_it_or_says_so(ids):
-    assert ask("similar", text="-tea +retry " * 700)["reason"].startswith("search by meaning is not ready")
-    assert "text: " in refused("similar", text="x" * 10_001)
-    assert "same_project: goes with the id of a memory" in refused("similar", text="x", same_project=True)
-
-
 def test_vocabulary_is_edited_by_curators_only(ids):
     assert "needs the scope curate" in refused("curate", viewer_of(), operation="create", kind="concept", name="x")
     plan = told("curate", operation="create", kind="concept", name="ballast", weight=0.85, dry_run=True)
@@ -165,12 +158,6 @@ def test_memories_are_forgotten_after_a_preview_and_come_back_together(ids):
     assert "nothing" in told("forget", viewer_of("tea"), tag="crane", project="boat")
 
 
-def test_preview_of_forgetting_says_what_matches_in_other_states(ids):
-    preview = toon_format.decode(told("forget", query="sugar", mode="keyword"))
-    assert preview["would_delete"] == 1
-    assert preview["hidden"].startswith("1 more matches in other states")
-
-
 def test_token_of_another_preview_is_refused_with_what_forget_takes(ids):
     message = refused("forget", tag="crane", project="boat", token="0" * 64)
     assert message == (
@@ -192,28 +179,6 @@ def test_reply_names_the_memories_that_are_superseded_and_what_replaced_them_bef
     assert fourth["supersedes"] == [f"{old} Crane brake slips (until now superseded by #{first['id']})"]
 
 
-def test_reply_names_what_superseded_the_same_memory_before_and_is_still_active(ids):
-    def store(content, *names):
-        told_of = told("store_memory", content=content, project="boat", supersedes=list(names))
-        return toon_format.decode(told_of)
-
-    old = f"#{ids['b1']}"
-    first = store("The brake holds.", old)
-    assert "also_active" not in first
-    second = store("The brake was replaced.", old)
-    call_of_second = f'relate(id={second["id"]}, target={first["id"]}, rel="supersedes")'
-    assert second["also_active"] == [
-        f"#{first['id']} The brake holds. superseded the same memory and is still active; if this replaces it too:"
-        f" {call_of_second}"
-    ]
-    third = store("The crane was sold.", old)
-    assert [line.split()[0] for line in third["also_active"]] == [f"#{first['id']}", f"#{second['id']}"]
-    related = toon_format.decode(told("relate", id=third["id"], target=second["id"], rel="supersedes"))
-    assert [line.split()[0] for line in related["also_active"]] == [f"#{first['id']}"]
-    fourth = store("There is a new crane.", f"#{first['id']}", f"#{third['id']}")
-    assert "also_active" not in fourth
-
-
 def test_superseded_memory_is_restored_only_when_it_is_asked_for(ids):
     new = toon_format.decode(told("store_memory", content="It holds.", project="boat", supersedes=[f"#{ids['b1']}"]))
     said = refused("restore", id=ids["b1"])
@@ -224,68 +189,6 @@ def test_superseded_memory_is_restored_only_when_it_is_asked_for(ids):
     event = ask("history", id=ids["b1"])["events"][-1]["event"]
     assert "was superseded by" in refused("restore", id=ids["b1"], event=event)
     assert toon_format.decode(told("restore", id=ids["b1"], despite_successor=True))["state"] == "active"
-
-
-def test_change_of_another_version_than_that_read_is_refused(ids):
-    (read,) = ask("get_observations", ids=[ids["b1"]])["memories"]
-    mine = toon_format.decode(told("update_memory", id=ids["b1"], add_tags=["mine"], if_match=read["version"]))
-    said = refused("update_memory", id=ids["b1"], content="Other.", if_match=read["version"])
-    assert said == (
-        f"#{ids['b1']} was changed since you read it; nothing was written. Read it again with"
-        f" get_observations(ids=[{ids['b1']}]), put your change to what is there now, and send if_match="
-        f"{mine['version']}."
-    )
-    theirs = toon_format.decode(told("update_memory", id=ids["b1"], remove_tags=["crane"], add_tags="theirs"))
-    (now,) = ask("get_observations", ids=[ids["b1"]])["memories"]
-    assert {"mine", "theirs"} <= set(now["tags"])
-    assert "crane" not in now["tags"]
-    assert now["version"] == theirs["version"] != mine["version"]
-    assert "was changed since" in refused("restore", id=ids["b1"], if_match=read["version"])
-    assert told("update_memory", id=ids["b1"], add_tags=["mine"], if_match="")
-
-
-def test_memory_of_an_external_id_is_stored_once_and_then_replaced(ids):
-    named = {"project": "boat", "external_id": "log-1"}
-    first = toon_format.decode(told("store_memory", content="Fuel: 40 l.", tags=["fuel"], **named))
-    again = toon_format.decode(told("store_memory", content="Fuel: 35 l.", tags=["fuel"], **named))
-    assert (first["done"], again["done"]) == ("stored", "replaced the memory with this external_id")
-    assert (again["id"], Memory.objects.get(pk=first["id"]).content) == (first["id"], "Fuel: 35 l.")
-    assert "was changed since" in refused("store_memory", content="x", if_match=first["version"], **named)
-    assert told("store_memory", content="Fuel: 30 l.", if_match=again["version"], **named)
-    other = {"project": "boat", "external_id": "log-2"}
-    assert "Leave out if_match" in refused("store_memory", content="x", if_match="0" * 20, **other)
-    assert "if_match: goes with external_id" in refused("store_memory", content="x", if_match="0" * 20)
-
-
-def test_first_memory_of_a_project_says_so_and_names_projects_of_similar_names(ids):
-    typo = toon_format.decode(told("store_memory", content="The winch is oiled.", project="boatt"))
-    assert typo["project_note"] == (
-        "this is the first memory of boatt; if you meant boat, store it there and delete this one"
-    )
-    alone = toon_format.decode(told("store_memory", content="Rent is due.", project="household"))
-    assert alone["project_note"] == "this is the first memory of household"
-    assert "project_note" not in told("store_memory", content="So is the gas.", project="household")
-
-
-def test_reply_to_a_new_memory_names_its_project_and_what_says_the_same(ids):
-    text = told("store_memory", content="The crane brake slips when wet, and we hold the load by hand.")
-    stored = toon_format.decode(text)
-    assert (stored["project"], stored["state"]) == ("default", "active")
-    text = {"title": "Ballast", "content": "Lead goes lowest."}
-    first = toon_format.decode(told("store_memory", project="tea", **text))
-    second = toon_format.decode(told("store_memory", project="boat", **text))
-    assert f"#{first['id']} Ballast (tea, active): 1.00 by text" in second["near_duplicates"]
-    assert second["near_duplicates_note"] == "not looked for by meaning: no memory has been embedded yet"
-
-
-def test_states_other_than_active_are_shown_and_hidden_matches_mentioned(ids):
-    found = ask("search", query="sugar")
-    assert found["hidden"].startswith("1 more matches in other states")
-    assert "state" not in found["memories"][0]
-    past = ask("search", query="sugar", state=["superseded", "active"], orderBy="oldest")
-    assert [(row["id"], row["state"]) for row in past["memories"]] == [(ids["t6"], "superseded"), (ids["t7"], "active")]
-    around = ask("timeline", anchor=ids["t6"], depth_before=0, depth_after=1, project="tea")
-    assert [row["state"] for row in around["memories"]] == ["superseded", "active"]
 
 
 def test_context_of_a_session_is_a_tool_a_prompt_and_a_resource(shared_ids, site):
@@ -347,25 +250,3 @@ def test_pair_of_chatgpt_answers_as_it_expects(shared_ids, site):
     assert fetched["text"].startswith("The crane brake slips when wet")
     assert fetched["metadata"]["project"] == "boat"
     assert missing.is_error
-
-
-def test_profile_of_the_command_is_its_option(shared_ids, database_url):
-    parameters = stdio(database_url, MNEMOSCOPE_KEY=key_for())
-    parameters.args += ["--tools", "chatgpt"]
-
-    async def talk(client):
-        names = [tool.name for tool in (await client.list_tools()).tools]
-        return names, json.loads((await client.call_tool("search", {"query": "crane brake"})).content[0].text)
-
-    names, found = asyncio.run(over_stdio(parameters, talk))
-    assert names == ["search", "fetch"]
-    assert found["results"][0]["url"] == f"memory://{shared_ids['b1']}"
-
-
-def test_search_of_chatgpt_says_what_is_missing_from_it(ids):
-    reply = json.loads(chatgpt.search({"query": "sugar"}, command_viewer()))
-    assert [row["title"] for row in reply["results"]] == ["Sugar on every table"]
-    assert reply["hidden"].startswith("1 more matches in other states")
-    assert reply["warnings"][0].startswith("Search by meaning is not ready")
-    complete = json.loads(chatgpt.search({"query": "crane", "mode": "keyword"}, command_viewer()))
-    assert set(complete) == {"results"}

@@ -20,6 +20,8 @@ from access.sign_in import owner_ensure
 from tests.agent_tools.conftest import key_for
 from tests.agent_tools.test_clients import stdio
 
+pytestmark = pytest.mark.release
+
 FOLDER = Path(os.environ.get("NPM_CLIENTS") or settings.BASE_DIR / "var" / "npm")
 CLAUDE_MEM = FOLDER / "claude-mem" / "plugin" / "scripts" / "mcp-server.cjs"
 INSPECTOR = FOLDER / "node_modules" / "@modelcontextprotocol" / "inspector-cli" / "build" / "index.js"

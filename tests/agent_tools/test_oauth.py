@@ -428,14 +428,6 @@ def test_wrong_request_of_an_app_leads_nowhere(shared_ids, site, changes, method
     assert "Content-Security-Policy" in reply.headers
 
 
-def test_page_says_what_the_app_will_not_be_able_to_do(site, person):
-    app = App(site, person, scopes=["read"], projects=["every"])
-    assert app.total() == 14
-    page = app.pages[0][0]
-    assert "will not be able to store, change and delete memories: when it tries" in " ".join(page.split())
-    assert "nor to change the vocabulary" not in page  # which the person may not do
-
-
 def test_requests_of_an_address_are_limited(shared_ids, site, monkeypatch):
     monkeypatch.setattr("agent_tools.asgi.OAUTH_PER_ADDRESS", 2)
     codes = [httpx2.post(f"{site}/register", json={"redirect_uris": [CALLBACK]}).status_code for _ in range(3)]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 
 import httpx2
 import pytest
@@ -11,11 +10,11 @@ from mcp import MCPError
 from access.models import ApiKey
 from access.viewer import command_viewer
 from agent_tools.answers import _result, offered
+from agent_tools.calls import call
 from agent_tools.catalogue import PROFILES, TOOL
 from agent_tools.outputs import schema_of
 from agent_tools.rendering import Reply
 from agent_tools.resources import PROMPTS, RESOURCES, TEMPLATES
-from agent_tools.tools import call
 from tests.agent_tools.conftest import key_for
 from tests.agent_tools.test_catalogue import faults_of
 from tests.agent_tools.test_clients import over_http, over_stdio, stdio
@@ -88,25 +87,6 @@ def test_every_reply_is_data_as_its_schema_says(ids):
         assert list(undeclared(sent, schema_of(TOOL[name].output), name)) == []
         seen.add(name)
     assert seen == TOOL.keys()
-
-
-def test_data_have_the_rows_of_the_text(ids):
-    for arguments in ({"limit": 3}, {"limit": 50, "max_tokens": 250}):
-        as_json = call(TOOL["search"], arguments | {"format": "json"}, command_viewer())
-        assert as_json.data == json.loads(as_json)
-        as_table = call(TOOL["search"], arguments | {"format": "toon"}, command_viewer())
-        rows = as_table.data.get("memories", as_table.data.get("results"))
-        assert all(str(row["title"]) in as_table for row in rows)
-        assert as_table.count("\n  ") >= len(rows) > 0
-
-
-def test_pair_for_chatgpt_replies_with_data_too(ids):
-    search, fetch = PROFILES["chatgpt"]
-    found = call(search, {"query": "crane"}, command_viewer())
-    assert found.data == json.loads(found)
-    assert list(undeclared(found.data, schema_of(search.output))) == []
-    document = call(fetch, {"id": found.data["results"][0]["id"]}, command_viewer())
-    assert list(undeclared(document.data, schema_of(fetch.output))) == []
 
 
 def test_data_that_cannot_be_sent_are_replaced_and_what_is_empty_is_left_out():
@@ -248,29 +228,6 @@ def test_batch_is_answered_together_where_the_protocol_has_batches(shared_ids, s
     assert unknown["error"]["code"] == -32601
 
 
-@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", "2026-07-28"])
-def test_batch_is_refused_by_later_revisions(shared_ids, site, version):
-    response = post(site, key_for(), [message(1, "ping")], version)
-    assert response.status_code == 400
-    error = response.json()["error"]
-    assert error["code"] == -32600
-    assert error["message"] == f"The protocol of {version} has no batches. Send each message in a request of its own."
-
-
-def test_batch_of_notifications_has_no_reply(shared_ids, site):
-    response = post(site, key_for(), [message(0, "notifications/initialized")] * 2, "2025-03-26")
-    assert (response.status_code, response.content) == (202, b"")
-
-
-def test_wrong_messages_of_a_batch_are_refused_one_by_one(shared_ids, site):
-    first = message(5, "initialize", {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {}})
-    batch = [7, [], {"id": 3}, first, message(4, "ping")]
-    replies = post(site, key_for(), batch, "2025-03-26").json()
-    assert [reply["id"] for reply in replies] == [None, None, 3, 5, 4]
-    assert [reply.get("error", {}).get("code") for reply in replies] == [*[-32600] * 4, None]
-    assert "cannot initialize" in replies[3]["error"]["message"]
-
-
 def test_messages_of_a_batch_count_for_the_limit_of_the_key(shared_ids, site):
     raw = key_for()
     ApiKey.objects.update(requests_per_minute=3)
@@ -300,36 +257,6 @@ def test_body_that_is_no_message_is_refused_in_plain_words(shared_ids, site, ver
     assert (response.status_code, error["code"]) == (400, code)
     assert error["message"].startswith(said)
     assert "pydantic" not in response.text
-
-
-@pytest.mark.parametrize("size", [0, 21])
-def test_batch_has_some_messages_and_not_too_many(shared_ids, site, size):
-    error = post(site, key_for(), [message(1, "ping")] * size, "2025-03-26").json()["error"]
-    assert (error["code"], error["message"][:34]) == (-32600, "A batch has 1 to 20 messages, and ")
-
-
-def test_lines_that_are_no_message_are_answered_too(shared_ids, database_url):
-    parameters = stdio(database_url, MNEMOSCOPE_KEY=key_for())
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
-    lines = [message(1, "initialize", hello), message(0, "notifications/initialized")]
-    wrong = ["{", json.dumps([message(2, "ping")]), json.dumps({"id": 3})]
-    sent = [*map(json.dumps, lines), *wrong, json.dumps(message(4, "ping"))]
-    with subprocess.Popen(
-        [parameters.command, *parameters.args],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=parameters.env,
-        cwd=parameters.cwd,
-        text=True,
-    ) as process:
-        process.stdin.write("".join(f"{line}\n" for line in sent))
-        process.stdin.flush()
-        replies = [json.loads(process.stdout.readline()) for _ in range(5)]
-        process.stdin.close()
-        assert process.wait(30) == 0
-    assert sorted(reply["id"] for reply in replies if reply["id"] is not None) == [1, 4]
-    assert [reply["error"]["code"] for reply in replies if reply["id"] is None] == [-32600] * 3
 
 
 # --- pages of other sites ----------------------------------------------------------------------------------------
@@ -376,9 +303,3 @@ def test_other_pages_are_refused_without_headers_for_them(shared_ids, site, sett
         assert "Access-Control-Allow-Origin" not in preflight.headers
     refused = post(site, key_for(), SEARCH, Origin=origin)
     assert (refused.status_code, "Access-Control-Allow-Origin" in refused.headers) == (403, False)
-
-
-def test_options_of_a_client_that_is_no_page_are_answered_as_before(shared_ids, site):
-    with httpx2.Client(base_url=site, timeout=120) as http:
-        assert http.options("/mcp").status_code == 401
-        assert http.options("/mcp", headers={"X-API-Key": key_for()}).headers["Allow"] == "POST"

@@ -7,15 +7,15 @@ import pytest
 from django.core.management import call_command
 
 from access.viewer import command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import ToolRefusedError, call
-from config.management.commands.up import SAMPLE
 from memories.embedding import query
 from memories.models import Memory
 from search.unified import legs
 from tests.agent_tools.tokens import tokens
 from tests.unified_corpus import AtOnce
 from tests.vectors import MODEL, embed_everything
+from transfer.jobs import SAMPLE
 from web.cache import clear_caches
 
 pytestmark = pytest.mark.django_db
@@ -88,11 +88,6 @@ def test_facets_are_those_that_are_asked_for(ids, name, wanted, counted):
         assert {"tags", "memory_types", "date_buckets"} <= reply["facets"].keys()
     else:
         assert list(reply["facets"]) == counted
-
-
-def test_unknown_facet_is_named_as_it_was_given(ids):
-    with pytest.raises(ToolRefusedError, match=r"^includeFacets: 'tagz' is neither .*Did you mean tag or tags"):
-        told("search", includeFacets=["tag", "tagz"])
 
 
 @pytest.mark.parametrize(
@@ -177,26 +172,3 @@ def test_total_of_all_kinds_is_what_the_pages_hold(sample, query):
         assert sum(len(page["results"]) for page in pages) == first["total"]
         assert {page["total"] for page in pages} == {first["total"]}
         assert not (first["total"] and "relaxations" in first)
-
-
-@pytest.mark.parametrize("more", [{}, {"include_facets": True}, {"page": 2}])
-def test_kinds_that_are_no_memories_are_not_dropped_from_whole_memories(ids, more):
-    with pytest.raises(ToolRefusedError, match=r'^mode: unified finds more than memories.*search\(mode="unified", …\)'):
-        told("retrieve_memory", query="tea", mode="unified", **more)
-    assert ask("retrieve_memory", mode="unified", limit=1)["memories"]
-
-
-@pytest.mark.parametrize("name", ["search", "retrieve_memory"])
-def test_facets_are_named_by_an_argument_of_their_own(ids, name):
-    assert list(ask(name, facets=["tag"])["facets"]) == ["tags"]
-    assert list(ask(name, facets=["tag"], include_facets=True)["facets"]) == ["tags"]
-    assert list(ask(name, facets=["tag"], include_facets=False)["facets"]) == ["tags"]
-    assert "facets" not in ask(name, facets=[])
-    with pytest.raises(ToolRefusedError, match=r"^facets: 'tagg' is neither true, false nor a facet"):
-        told(name, facets=["tagg"])
-
-
-@pytest.mark.parametrize("as_text", [True, False])
-def test_anchor_of_a_timeline_is_an_id_as_a_number_or_as_text(ids, as_text):
-    anchor = str(ids["b1"]) if as_text else ids["b1"]
-    assert ids["b1"] in [row["id"] for row in ask("timeline", anchor=anchor)["memories"]]

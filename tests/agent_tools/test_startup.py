@@ -7,14 +7,13 @@ import pytest
 from django.conf import settings
 from django.db import OperationalError
 
+from agent_tools.calls import ToolRefusedError
 from agent_tools.management.commands import mcp
-from agent_tools.tools import ToolRefusedError
 
 PROGRAM = """
 import os, sys
 import django
 django.setup()
-from agent_tools.management.commands import mcp
 from agent_tools.server import serve_stdio
 late = ["torch", "sentence_transformers", "agent_tools.catalogue", "search.run", "explorer.memory.admin", "config.api"]
 print(*(name for name in late if name in sys.modules), sep=",")

@@ -8,8 +8,9 @@ import toon_format
 
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import WORKFLOW, ToolRefusedError, call
+from agent_tools.workflow import WORKFLOW
 from memories.models import Memory, MemoryLink
 from memories.queries import memory_details
 from search.query import SearchQuery
@@ -97,13 +98,6 @@ def test_facets_of_a_search_are_over_every_match(ids):
     assert reply["facets"]["memory_types"] == {"note": 6, "decision": 3, "bugfix": 2, "howto": 2, "idea": 1}
     assert reply["facets"]["projects"] == {"tea": 8, "boat": 6}
     assert reply["facets"] == ask("search", include_facets=True, limit=1, page=9)["facets"]
-
-
-def test_dates_that_end_before_they_start_find_nothing_and_say_so(ids):
-    reply = ask("search", mode="faceted", start_date="2025-01-01", end_date="2024-01-01")
-    assert (reply["total"], reply["memories"]) == (0, [])
-    assert "ends before it starts" in reply["warnings"][0]
-    assert reply["relaxations"] == {"without the dates": 14}
 
 
 def test_retrieve_memory_counts_as_its_specification_says(ids):
@@ -250,13 +244,6 @@ def test_misspelt_argument_of_the_output_is_answered_with_the_arguments_of_this_
     assert {"query", "limit", "format", "max_tokens", "concept", "since"} <= listed
 
 
-def test_timeline_names_its_own_arguments_and_not_those_that_it_refuses(ids):
-    message = refused("timeline", anchor=ids["t1"], foo=1)
-    assert "timeline takes: anchor, query, depth_before, depth_after, project, format, max_tokens" in message
-    assert not any(word in message for word in ("page", "sort", "include_facets"))
-    assert "page: does nothing in a timeline" in refused("timeline", anchor=ids["t1"], page=2)
-
-
 def test_key_is_held_to_its_scope_and_projects(ids):
     reader = viewer_of("boat", scopes=["read"])
     assert "needs the scope write; yours: read" in refused("store_memory", reader, content="x")
@@ -293,18 +280,6 @@ def test_mistake_of_ours_tells_nothing_of_itself(ids, monkeypatch, caplog):
     assert refused("search").startswith("Internal error")
     assert "division" not in refused("search")
     assert "An unforeseen error" in caplog.text
-
-
-@pytest.mark.parametrize("start", [{}, {"offset": 3}, {"page": 2, "page_size": 5}])
-def test_reply_that_was_cut_names_the_offset_that_continues_it(ids, start):
-    whole = [row["id"] for row in ask("search", limit=100)["memories"]]
-    begin = start.get("offset", 5 if "page" in start else 0)
-    cut = ask("search", max_tokens=200, **start)
-    rows = [row["id"] for row in cut["memories"]]
-    assert rows == whole[begin : begin + len(rows)]
-    offset = int(re.search(r"continue with offset=(\d+)", json.dumps(cut))[1])
-    assert [row["id"] for row in ask("search", offset=offset, limit=2)["memories"]] == whole[offset:][:2]
-    assert offset == begin + len(rows)
 
 
 # A call of each tool that reads, with what it must have.
@@ -350,51 +325,3 @@ def test_empty_argument_is_as_if_it_were_not_given(ids, name, empty):
     if name == "session_context":
         left_out = {"project": empty, "budget": empty}
     assert unnamed(told(name, **arguments, **left_out)) == unnamed(told(name, **arguments))
-
-
-@pytest.mark.parametrize("name", [name for name in READS if "b1" in str(READS[name])])
-def test_whole_number_may_have_a_fraction(ids, name):
-    number = told(name, **with_numbers(ids, READS[name]))
-    assert told(name, **with_numbers(ids, READS[name], float)) == number
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "missing"),
-    [
-        ("get_observations", {"ids": []}, "ids: is missing"),
-        ("get_observations", {"ids": ""}, "ids: is missing"),
-        ("category_search", {"category": ""}, "category: is missing"),
-        ("history", {"id": ""}, "id: is missing"),
-        ("timeline", {"anchor": ""}, "neither is given"),
-        ("restore", {"id": "", "event": "", "forgotten": ""}, "id: is missing"),
-        ("relate", {"id": 1, "target": ""}, "target: is missing"),
-        ("update_memory", {"id": None, "title": "x"}, "id: is missing"),
-    ],
-)
-def test_empty_argument_is_missing_where_one_is_needed(ids, name, arguments, missing):
-    assert missing in refused(name, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        pytest.param("search", {"limit": 2.5}, id="a fraction"),
-        pytest.param("search", {"max_tokens": "many"}, id="words"),
-        pytest.param("get_observations", {"ids": ["b1"], "limit": -1.0}, id="too few"),
-        pytest.param("get_observations", {"ids": [1.5]}, id="an id with a fraction"),
-        pytest.param("views", {"format": "xml"}, id="another format"),
-    ],
-)
-def test_argument_that_is_neither_empty_nor_right_is_refused(ids, name, arguments):
-    assert re.match(r"(limit|max_tokens|format|ids|page_size)", refused(name, **with_numbers(ids, arguments)))
-
-
-def test_writes_take_whole_numbers_and_empty_values_clear(ids):
-    changed = told("update_memory", id=float(ids["b1"]), title="", tags=[], importance=1.0)
-    assert "changed" in changed
-    memory = Memory.objects.get(pk=ids["b1"])
-    assert (memory.tags, memory.importance) == ([], 1.0)
-    told("relate", id=float(ids["b1"]), target=float(ids["b3"]), rel="")
-    assert MemoryLink.objects.get(memory=memory, target_memory_id=ids["b3"]).rel == "relates-to"
-    told("update_memory", id=ids["b1"], state="deleted")
-    assert "restored" in told("restore", id=float(ids["b1"]), event="", forgotten="", reason="")

@@ -10,9 +10,8 @@ from django.test import Client as Browser
 
 from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import ToolRefusedError, call
-from categories.models import Entity
 from memories.embedding import query
 from memories.models import Memory
 from search.query import SearchQuery
@@ -21,9 +20,8 @@ from search.unified import legs
 from search.unified.service import best_known, unified
 from tests.agent_tools.conftest import key_for
 from tests.html import html_of
-from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
+from tests.unified_corpus import AtOnce, fill_with_mill
 from tests.vectors import MODEL
-from web.cache import clear_caches
 
 pytestmark = pytest.mark.django_db
 
@@ -32,9 +30,7 @@ pytestmark = pytest.mark.django_db
 def mill(db, tmp_path, monkeypatch):
     monkeypatch.setattr(legs, "_threads", AtOnce())
     query.use_embedder(MODEL)
-    bring_in_mill(tmp_path)
-    embed_all()
-    clear_caches()
+    fill_with_mill(tmp_path)
     yield dict(Memory.objects.values_list("external_id", "pk"))
     query.forget()
 
@@ -135,21 +131,6 @@ def test_fact_is_not_said_where_it_does_not_answer(mill, arguments):
 
 
 @pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        pytest.param("wheel", 0, id="one word"),
-        pytest.param("zeppelin over the lake", 1, id="several words"),
-        pytest.param("a wheel and a zeppelin or a bakery", 1, id="alternatives"),
-        pytest.param("+zeppelin -wheel sacks", 1, id="signs"),
-    ],
-)
-def test_looking_for_a_fact_costs_one_statement(mill, django_assert_num_queries, text, count):
-    result = run(SearchQuery.from_mapping({"q": text}), command_viewer())
-    with django_assert_num_queries(count):
-        assert best_known(result, command_viewer()) is None
-
-
-@pytest.mark.parametrize(
     ("question", "title"),
     [
         pytest.param("who is the wheel inspected by", "Osk inspects wheel", id="passive"),
@@ -165,11 +146,6 @@ def test_fact_that_answers_a_question_is_known(mill, question, title):
     result = run(SearchQuery.from_mapping({"q": question}), command_viewer())
     found = best_known(result, command_viewer())
     assert (found and found.title_text) == title
-
-
-def test_page_with_an_unknown_exclusion_looks_for_facts_too(callers):
-    browser, _ = callers
-    assert browser.get("/explore/", {"q": "who inspects the wheel", "-entity": "nobody"}).status_code == 200
 
 
 def test_every_tool_takes_the_ids_of_results(mill):
@@ -201,21 +177,3 @@ def test_every_tool_takes_the_ids_of_results(mill):
         reply("get_observations", ids=["relationship:999"])
     with pytest.raises(ToolRefusedError, match="id: "):
         call(TOOL["update_memory"], {"id": wheel, "tags": []}, command_viewer())
-
-
-def test_record_takes_the_terms_of_ids(mill):
-    viewer = command_viewer()
-    rows = ask(query="wheel", limit=50)["results"]
-    wheel = next(row["id"] for row in rows if row["kind"] == "entity" and row["title"] == "wheel")
-    before = Entity.objects.count()
-    told = call(TOOL["store_memory"], {"content": "The wheel turns again.", "entities": [wheel]}, viewer)
-    stored = Memory.objects.latest("pk")
-    assert [f"entity:{pk}" for pk in stored.entity_ids] == [wheel], told
-    assert Entity.objects.count() == before
-    for field in ("entities", "concepts", "categories"):
-        kind = {"entities": "entity", "concepts": "concept", "categories": "category"}[field]
-        with pytest.raises(ToolRefusedError, match=f"no {kind}:999999 that you can see"):
-            call(TOOL["store_memory"], {"content": "Other words.", field: [f"{kind}:999999"]}, viewer)
-    # A term that is named like the number of another one is not taken for it.
-    Entity.objects.create(name=wheel.partition(":")[2], entity_type="part")
-    assert ask(query=None, mode="hybrid", entity=[wheel])["total"] == 6

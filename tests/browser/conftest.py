@@ -1,19 +1,18 @@
 """A browser for each module of tests, a site for each test. Without one they fail: a skipped test proves nothing."""
 
-import json
 import time
 from pathlib import Path
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.chromium import HOW_TO_GET_ONE, browser_path
-from tests.corpus import RECORDS
+from tests.corpus import bring_in
+from tests.database import fill
 
 HERE = Path(__file__).parent
 # The seconds that a page may take on a busy machine, where the first one also warms up the site.
@@ -47,9 +46,7 @@ def browser():
 @pytest.fixture
 def site(live_server, tmp_path):
     """The hand-written memories, served, and somebody who is signed in."""
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    call_command("import_memories", str(path), verbosity=0)
+    fill("memories", lambda: bring_in(tmp_path))
     return live_server
 
 

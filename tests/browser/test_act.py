@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from playwright.sync_api import expect
 
 from memories.models import Memory
@@ -147,14 +146,6 @@ def test_back_forward_reload_and_a_deep_link_give_the_same_panel(open_page):
     assert address(page) == "/explore/?type=howto&tag=kettle"
 
 
-def test_panel_steps_over_the_end_of_a_page(open_page):
-    page = open_page("/explore/?page_size=5&page=2&sel=first")
-    expect(page.locator(".panel-head .where")).to_have_text("6 of 14")
-    page.get_by_role("link", name="Previous memory").click()
-    expect(page.locator(".panel-head .where")).to_have_text("5 of 14")
-    assert re.fullmatch(r"/explore/\?page_size=5&sel=\d+", address(page))
-
-
 def test_title_leads_to_the_page_on_a_phone_and_without_scripts(open_page):
     for options in ({"viewport": {"width": 390, "height": 800}}, {"java_script_enabled": False}):
         page = open_page("/explore/?tag=kettle", **options)
@@ -212,40 +203,4 @@ def test_memory_is_written_and_replaces_another_that_is_found_while_typing(open_
     assert Memory.objects.get(external_id="t4").state == "superseded"
 
 
-@pytest.mark.parametrize("scripts", [True, False])
-def test_memory_is_archived_and_comes_back_by_undo(open_page, scripts):
-    page = open_page(f"/m/{number('t4')}/", java_script_enabled=scripts)
-    page.get_by_role("button", name="Archive").click()
-    assert Memory.objects.get(external_id="t4").state == "archived"
-    page.get_by_role("button", name="Undo").click()
-    assert Memory.objects.get(external_id="t4").state == "active"
-    assert total(page).count() == 0
-
-
 # --- to the curation of a term ----------------------------------------------------------------------------------------
-
-
-def test_row_and_tag_lead_a_curator_to_the_curation_of_the_term(open_page):
-    page = open_page("/explore/?tag=kettle")
-    page.locator("#facet-tag input").first.focus()
-    row = page.locator("#facet-tag .value", has=page.locator(".acts"))
-    label = row.locator("label").inner_text()
-    expect(row.get_by_role("link", name=f"Curate {label}")).to_have_attribute("href", f"/curate/?kind=tag&name={label}")
-    page.locator(".hit .tags > a").first.focus()
-    page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name=re.compile("^Curate the tag "))).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(page.locator("h1")).to_contain_text("tag,")
-    page.get_by_role("combobox", name="Into").press_sequentially("te")
-    expect(page.get_by_role("option", name=re.compile("^tea"))).to_contain_text("memories")
-
-
-@pytest.mark.parametrize("width", [1440, 1024, 390])
-def test_fields_of_an_action_fit_beside_the_list(open_page, width):
-    page = open_page(f"/explore/?sel={number('t5')}" if width > 400 else f"/m/{number('t5')}/")
-    page.set_viewport_size({"width": width, "height": 900})
-    page.locator("details.act > summary:visible").first.click()
-    overflowing = """() => [...document.querySelectorAll("html, #panel, .act-fields")]
-        .filter((part) => part.scrollWidth > part.clientWidth || part.getBoundingClientRect().right > innerWidth)
-        .map((part) => part.id || part.className)"""
-    assert page.evaluate(overflowing) == []

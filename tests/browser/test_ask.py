@@ -35,17 +35,6 @@ def test_quick_enter_is_not_overtaken_by_the_search_while_typing(open_page):
     expect(page.locator("#q")).to_have_value("")
 
 
-def test_nothing_is_offered_over_the_results_of_a_quick_enter(open_page):
-    page = open_page("/explore/")
-    box = page.locator("#q")
-    box.fill("tag:")
-    box.press("Enter")
-    # Longer than the pause after which names are offered.
-    page.wait_for_timeout(1000)
-    expect(page.get_by_role("listbox")).to_be_hidden()
-    expect(box).to_be_focused()
-
-
 def test_value_is_completed_with_its_count_in_the_slice(open_page):
     page = open_page("/explore/?project=tea")
     box = page.locator("#q")
@@ -69,22 +58,6 @@ def test_query_is_edited_as_text(open_page):
     box.press("Enter")
     expect(page).to_have_url(re.compile(r"/explore/\?q=tea&type=decision$"))
     expect(box).to_have_value("tea")
-
-
-def test_query_is_edited_as_text_without_scripts(open_page):
-    page = open_page("/explore/?q=tea&type=note", java_script_enabled=False)
-    page.get_by_role("link", name="Edit as text").click()
-    page.get_by_label("The search").fill("tea -type:note")
-    page.locator("main").get_by_role("button", name="Search").click()
-    expect(page).to_have_url(re.compile(r"/explore/\?q=tea&-type=note$"))
-
-
-def test_recent_searches_are_offered_in_the_empty_box(open_page):
-    page = open_page("/explore/?q=oolong&type=note")
-    page.goto(page.url.split("?")[0])
-    page.locator("#q").click()
-    page.get_by_role("option", name="oolong type:note").click()
-    expect(page).to_have_url(re.compile(r"/explore/\?q=oolong&type=note$"))
 
 
 def test_text_that_a_link_changes_is_in_the_box(open_page):

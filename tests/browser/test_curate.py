@@ -78,23 +78,6 @@ def test_a_category_is_renamed_from_its_page_and_is_there_again_after_an_undo(op
     expect(page.get_by_role("heading", level=1)).to_have_text("Dock")
 
 
-def test_a_name_to_curate_is_completed_and_opened(open_page):
-    page = open_page("/curate/")
-    page.get_by_label("Kind", exact=True).select_option("tag")
-    name = page.get_by_role("combobox", name="Name, path, alias or #number")
-    name.press_sequentially("w")
-    offers = page.get_by_role("listbox").get_by_role("option")
-    # The name that begins with it comes before those that have more memories.
-    expect(offers).to_contain_text(["wood", "hardware", "brewing"])
-    name.fill("")
-    name.press_sequentially("hardw")
-    expect(offers).to_have_count(1)
-    expect(offers).to_contain_text("3 memories")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/curate/tag/hardware/")
-
-
 def test_tags_are_ticked_over_searches_and_merged_into_the_one_of_most_memories(open_page):
     page = open_page("/facets/tag/?sort=name")
     page.get_by_role("checkbox", name=re.compile(r"^guests, \d")).check()
@@ -133,16 +116,3 @@ def test_tags_are_ticked_over_searches_and_merged_into_the_one_of_most_memories(
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".messages")).to_contain_text("Undone: Merged the tags guests and kettle into tea.")
     assert (tags("t2"), tags("t3")) == (["kettle", "hardware"], ["tea", "guests"])
-
-
-def test_concepts_are_ticked_in_their_table_and_merged(open_page):
-    page = open_page("/graph/concepts/")
-    button = page.get_by_role("button", name="Merge the ticked concepts…")
-    expect(button).to_be_hidden()
-    for name in ("safety", "maintenance"):
-        page.get_by_role("checkbox", name=f"Merge {name}").check()
-    button.click()
-    page.get_by_role("button", name="Preview the merge").click()
-    page.get_by_role("button", name="Merge", exact=True).click()
-    page.wait_for_url("**/graph/concepts/*")
-    expect(page.locator(".messages")).to_contain_text("Merged the concept maintenance into safety.")

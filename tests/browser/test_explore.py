@@ -2,7 +2,6 @@
 
 import re
 from contextlib import contextmanager
-from urllib.parse import urlsplit
 
 import pytest
 from django.conf import settings
@@ -50,20 +49,6 @@ def test_filter_by_click_without_a_reload(open_page):
     expect(page.get_by_role("checkbox", name=re.compile(r"^note, \d"))).to_be_checked()
 
 
-def test_date_of_validity_shows_what_was_valid_then(open_page):
-    page = open_page("/explore/?category=guests/tables")
-    expect(page.locator(".hit h2")).to_have_text(["Sugar on every table"])
-    page.locator("#dates > summary").click()
-    with staying(page):
-        page.get_by_label("valid on").fill("2024-06-01")
-        expect(page.locator(".hit h2")).to_have_text(["No sugar on the tables"])
-    assert address(page) == "/explore/?category=guests%2Ftables&as_of=2024-06-01"
-    with staying(page):
-        page.get_by_role("link", name="Remove filter: valid on 1 Jun 2024").click()
-        expect(page.locator(".hit h2")).to_have_text(["Sugar on every table"])
-    expect(page.get_by_label("valid on")).to_have_value("")
-
-
 def test_back_steps_through_decisions_and_brings_whole_pages(open_page):
     page = open_page("/explore/")
     for name in (r"^note, \d", r"^decision, \d"):
@@ -101,46 +86,6 @@ def test_searching_keeps_the_focus_and_leaves_one_entry(open_page):
     expect(page.locator(".hit mark").first).to_have_text(re.compile("oolong", re.IGNORECASE))
 
 
-def type_slowly(page, text):
-    """Type, and wait for the search of each part in the address."""
-    for part in text.split():
-        page.locator("#q").press_sequentially(part)
-        page.wait_for_url(re.compile(rf"\?q=\w*{part}"))
-        page.wait_for_function(SETTLED)
-
-
-def test_back_after_typing_brings_what_was_ticked_before(open_page):
-    page = open_page("/explore/")
-    page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
-    page.wait_for_url("**/explore/?type=note")
-    page.wait_for_function(SETTLED)
-    type_slowly(page, "ket tle")
-    page.go_back()
-    page.wait_for_url("**/explore/?type=note")
-    # A run that Back left is not gone on with.
-    page.wait_for_function(SETTLED)
-    expect(page.locator("#q")).to_have_value("")
-    type_slowly(page, "cup")
-    page.go_back()
-    page.wait_for_url("**/explore/?type=note")
-    page.go_back()
-    page.wait_for_url("**/explore/")
-
-
-def test_back_after_searches_that_enter_ended_brings_each(open_page):
-    page = open_page("/explore/?page=2&page_size=5")
-    for word in ("kettle", "oolong", "guests"):
-        page.locator("#q").fill(word)
-        page.wait_for_url(re.compile(rf"\?q={word}"))
-        page.wait_for_function(SETTLED)
-        page.locator("#q").press("Enter")
-        page.wait_for_function(SETTLED)
-    for expected in (r"\?q=oolong", r"\?q=kettle", r"\?page_size=5&page=2|\?page=2"):
-        page.go_back()
-        page.wait_for_url(re.compile(expected))
-        page.wait_for_load_state("networkidle")
-
-
 def test_unified_search_drops_the_order_and_page_and_address_stay_together(open_page):
     page = open_page("/explore/?q=kettle&project=tea")
     refused = []
@@ -157,31 +102,6 @@ def test_unified_search_drops_the_order_and_page_and_address_stay_together(open_
     assert page.locator(".notice.error").count() == 0
 
 
-def test_address_after_a_refused_parameter_is_that_of_the_results_shown(open_page):
-    page = open_page("/explore/?tag=tea")
-    with staying(page):
-        page.evaluate("document.getElementById('bucket').options[0].value = 'fortnight'")
-        page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
-        expect(page.locator(".notice.error")).to_contain_text("bucket")
-        page.wait_for_url("**/explore/?type=note&tag=tea")
-    shown = total(page).inner_text()
-    page.reload()
-    expect(total(page)).to_have_text(shown)
-    open_page.complaints.clear()
-
-
-def test_groups_stay_as_they_were_folded(open_page):
-    page = open_page("/explore/")
-    page.locator("#facet-tag > summary").click()
-    page.locator("#facet-author > summary").click()
-    expect(page.locator("#facet-author input").first).to_be_visible()
-    page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
-    expect(total(page)).to_have_text("6 memories of 14")
-    assert page.locator("#facet-tag").get_attribute("open") is None
-    assert page.locator("#facet-author").get_attribute("open") is not None
-    expect(page.locator("#facet-author input").first).to_be_visible()
-
-
 def test_part_that_arrives_late_does_not_bring_back_the_slice_before(open_page):
     page = open_page("/explore/")
     page.route(
@@ -194,19 +114,6 @@ def test_part_that_arrives_late_does_not_bring_back_the_slice_before(open_page):
     assert address(page) == "/explore/?type=note"
     # The request for the panel was given up, which htmx reports as an error.
     open_page.complaints.clear()
-
-
-def test_exclude_and_take_it_back(open_page):
-    page = open_page("/explore/")
-    page.get_by_role("checkbox", name=re.compile(r"^note, \d")).hover()
-    page.get_by_role("link", name="Exclude type note").click()
-    expect(page).to_have_url(re.compile(r"\?-type=note$"))
-    expect(total(page)).to_have_text("8 memories of 14")
-    # The row is the same, and its box has the focus.
-    expect(page.get_by_role("checkbox", name=re.compile(r"^Excluded: note, hides 6"))).to_be_focused()
-    page.get_by_role("checkbox", name=re.compile(r"^Excluded: note, hides 6")).uncheck()
-    expect(page).to_have_url(re.compile(r"/explore/$"))
-    expect(total(page)).to_have_text("14 memories")
 
 
 def test_only_and_exclude_follow_the_focus(open_page):
@@ -266,21 +173,6 @@ def test_ticked_row_does_not_move(open_page, facet):
         assert page.locator(f"#{box_id}").evaluate(place) == pytest.approx(before, abs=1)
 
 
-def test_row_is_held_where_the_sidebar_cannot_scroll(open_page):
-    page = open_page("/explore/", viewport={"width": 1280, "height": 1100})
-    box = page.locator("#facet-tag input[type=checkbox]").first
-    before = box.evaluate("(box) => box.getBoundingClientRect().top")
-    # The panel above it will be much shorter in the answer.
-    page.locator("#facet-project fieldset").evaluate("(e) => e.append(document.createElement('hr'))")
-    page.locator("#facet-project hr").evaluate("(e) => { e.style.height = '150px'; }")
-    moved = box.evaluate("(box) => box.getBoundingClientRect().top")
-    assert moved > before + 100
-    box.focus()
-    page.keyboard.press("Space")
-    expect(page.locator("#facet-project hr")).to_have_count(0)
-    assert box.evaluate("(box) => box.getBoundingClientRect().top") == pytest.approx(moved, abs=1)
-
-
 def test_page_is_small_and_fetches_parts_when_they_are_opened(open_page):
     page = open_page("/explore/?q=kettle")
     assert page.locator("#facet-author input").count() == 0
@@ -309,14 +201,6 @@ def test_focus_goes_to_the_next_chip_and_then_to_the_total(open_page):
     expect(page).to_have_url(re.compile(r"/explore/$"))
 
 
-def test_link_with_a_modifier_is_the_browsers_own(open_page):
-    page = open_page("/explore/")
-    with page.context.expect_page() as opened:
-        page.locator(".hit .tags a").first.click(modifiers=["ControlOrMeta"])
-    expect(opened.value).to_have_url(re.compile(r"\?tag="))
-    assert address(page) == "/explore/"
-
-
 def test_tree_fetches_a_level_and_ticks_in_it(open_page):
     page = open_page("/explore/")
     unfold(page, "Yard")
@@ -330,19 +214,6 @@ def test_tree_fetches_a_level_and_ticks_in_it(open_page):
     page.get_by_role("link", name=re.compile("Remove filter: category")).click()
     expect(page).to_have_url(re.compile(r"\?type=\w+$"))
     expect(page.locator("#facet-category input:checked")).to_have_count(0)
-
-
-def test_levels_stay_unfolded_under_another_filter(open_page):
-    page = open_page("/explore/")
-    unfold(page, "Yard")
-    unfold(page, "Dock")
-    expect(page.get_by_role("checkbox", name=re.compile(r"^Crane, 2 of"))).to_be_visible()
-    page.locator("#facet-project .value", has_text="Boat yard").locator("input").check()
-    expect(page).to_have_url(re.compile(r"\?project=boat$"))
-    crane = page.get_by_role("checkbox", name=re.compile(r"^Crane, 2 of"))
-    expect(crane).to_be_enabled()
-    crane.check()
-    expect(page).to_have_url(re.compile(r"\?project=boat&category=yard%2Fdock%2Fcrane$"))
 
 
 # --- the histogram --------------------------------------------------------------------------------------------------
@@ -401,18 +272,6 @@ def test_brush_by_keyboard(open_page):
     expect(page.locator("#handle-to")).to_be_focused()
 
 
-def test_date_typed_by_hand_waits_until_it_is_done(open_page):
-    page = open_page("/explore/")
-    asked = []
-    page.on("request", lambda request: "/explore/" in request.url and asked.append(request.url))
-    page.locator("#dates > summary").click()
-    page.locator("#date-from").press_sequentially("01012024")
-    assert asked == []
-    page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile(r"\?from=2024-01-01$"))
-    assert len(asked) == 1
-
-
 DATES = [
     pytest.param("from=2024-01-01T00%3A00%2B00%3A00&to=2024-02-29", "datetime-local", id="time and day"),
     pytest.param(
@@ -444,20 +303,6 @@ def test_dates_that_nobody_changed_stay_as_they_were_asked(open_page, dates, kin
     assert last.input_value() == shown
 
 
-@pytest.mark.parametrize(("dates", "kind"), DATES)
-def test_dates_without_scripts_mean_the_same(open_page, dates, kind):
-    page = open_page("/explore/", java_script_enabled=False)
-    page.context.add_cookies([{"name": "timezone", "value": "Europe/Berlin", "url": page.url}])
-    page.goto(f"{page.url}?{dates}")
-    before, bars = total(page).inner_text(), page.locator("[data-bar]").count()
-    assert page.locator("#date-from").get_attribute("type") == kind
-    page.locator("#dates > summary").click()
-    page.locator(".dates").get_by_role("button", name="Apply").click()
-    assert page.locator("#date-from").input_value() != ""
-    assert (total(page).inner_text(), page.locator("[data-bar]").count()) == (before, bars)
-    assert address(page).count("=") == dates.count("=")
-
-
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 
@@ -483,18 +328,6 @@ def test_expired_sign_in_leads_to_the_sign_in_page(open_page):
 
 
 # --- keyboard -------------------------------------------------------------------------------------------------------
-
-
-def test_g_and_a_letter_lead_to_the_pages_of_the_menu(open_page):
-    page = open_page("/explore/")
-    for key, path in (("v", "/views/"), ("r", "/review/"), ("s", "/status/"), ("h", "/"), ("g", "/graph/")):
-        page.keyboard.press("g")
-        page.keyboard.press(key)
-        page.wait_for_url(lambda url, path=path: urlsplit(url).path == path)
-    page.keyboard.press("/")
-    page.keyboard.type("gc")
-    expect(page.locator("#q")).to_have_value("gc")
-    assert urlsplit(page.url).path == "/graph/"
 
 
 def test_shortcuts(open_page):
@@ -590,13 +423,6 @@ def test_nothing_runs_over_the_edge(open_page, site):
             assert page.locator(".ticks text:visible").evaluate_all(cut) == 0
 
 
-def test_tap_takes_the_nearest_bar(open_page):
-    page = open_page("/explore/", **PHONE)
-    box = page.locator("a[data-bar]").last.bounding_box()
-    page.touchscreen.tap(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    expect(page).to_have_url(re.compile(r"\?from=[\d-]+&to=[\d-]+$"))
-
-
 @pytest.mark.parametrize("options", [pytest.param({}, id="wide"), pytest.param(PHONE, id="narrow")])
 def test_targets_are_large_enough(open_page, options):
     page = open_page("/explore/?tag=tea&-type=note", **options)
@@ -665,31 +491,7 @@ def test_parts_that_scripts_fetch_are_links_without_them(open_page):
     expect(page.locator("#histogram-table tbody tr").first).to_be_visible()
 
 
-def test_filters_without_scripts_on_a_narrow_screen(open_page):
-    page = open_page("/explore/?tag=tea", java_script_enabled=False, viewport={"width": 390, "height": 844})
-    page.get_by_text("Filters (1)", exact=True).first.click()
-    expect(page.locator("#facet-tag")).to_be_hidden()
-    page.get_by_text("Filters (1)", exact=True).first.click()
-    page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
-    page.locator("aside").get_by_role("button", name="Apply").click()
-    assert address(page) == "/explore/?type=note&tag=tea"
-
-
 # --- the other pages ------------------------------------------------------------------------------------------------
-
-
-def test_values_page_ticks_and_shows(open_page):
-    page = open_page("/facets/tag/?project=tea")
-    with staying(page):
-        page.get_by_role("checkbox", name=re.compile(r"^guests, \d")).check()
-        expect(page).to_have_url(re.compile(r"/facets/tag/\?project=tea&tag=guests$"))
-        expect(page.get_by_role("link", name="Remove filter: tag guests")).to_be_visible()
-        page.get_by_role("checkbox", name=re.compile(r"^guests, \d")).uncheck()
-        expect(page).to_have_url(re.compile(r"/facets/tag/\?project=tea$"))
-        page.get_by_role("checkbox", name=re.compile(r"^kettle, \d")).check()
-        expect(page).to_have_url(re.compile(r"/facets/tag/\?project=tea&tag=kettle$"))
-    page.get_by_role("button", name=re.compile(r"^Show \d")).click()
-    expect(page).to_have_url(re.compile(r"/explore/\?project=tea&tag=kettle$"))
 
 
 def test_memory_text_runs_nothing(open_page, site):
@@ -716,31 +518,6 @@ def test_way_to_look_for_a_text_is_chosen_by_keyboard_and_kept(open_page):
     assert page.get_by_label("Match").input_value() == "semantic"
 
 
-def test_reasons_of_a_result_unfold_by_keyboard_and_stay_unfolded(open_page):
-    page = open_page("/explore/?q=kettle&mode=keyword")
-    why = page.locator("details.why").first
-    why.locator("summary").focus()
-    page.keyboard.press("Enter")
-    expect(why.locator("dd").first).to_contain_text("by words: “")
-    shown = why.get_attribute("id")
-    with staying(page):
-        page.get_by_label("Sort").select_option(label="Title A–Z")
-        page.wait_for_url("**sort=title")
-    assert page.locator(f"#{shown}").get_attribute("open") is not None
-
-
-def test_why_not_is_asked_without_searching_anew(open_page):
-    page = open_page("/explore/?tag=tea")
-    asked = []
-    page.on("request", lambda request: asked.append(request.url) if "/explore/?" in request.url else None)
-    left_out = Memory.objects.exclude(tags__contains=["tea"]).first().pk
-    page.get_by_label("Expected another memory?").fill(str(left_out))
-    page.get_by_label("Expected another memory?").blur()
-    page.get_by_role("button", name="Why is it missing?").click()
-    expect(page.locator(".sentence")).to_contain_text("It does not match these conditions: tag")
-    assert asked == []
-
-
 @pytest.mark.parametrize("scripts", [True, False])
 def test_navigation_on_a_narrow_screen_is_a_menu_in_the_header(open_page, scripts):
     page = open_page("/explore/", java_script_enabled=scripts, **PHONE)
@@ -763,13 +540,3 @@ def test_navigation_on_a_narrow_screen_is_a_menu_in_the_header(open_page, script
     button.tap()
     menu.get_by_role("link", name="Categories").tap()
     expect(page).to_have_url(re.compile("/categories/$"))
-
-
-def test_navigation_on_a_wide_screen_is_always_shown(open_page):
-    page = open_page("/explore/")
-    expect(page.get_by_role("button", name="Menu")).to_be_hidden()
-    expect(page.locator("#menu").get_by_role("link", name="Categories")).to_be_visible()
-    expect(page.get_by_role("link", name="Keys")).to_be_hidden()
-    page.get_by_role("button", name="Account").click()
-    page.get_by_role("link", name="Keys").click()
-    expect(page).to_have_url(re.compile("/settings/keys/$"))

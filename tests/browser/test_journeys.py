@@ -137,29 +137,6 @@ def test_tab_stops_at_the_tick_and_the_title_of_a_result_and_arrows_reach_the_re
     expect(page.locator("#hits .tick").nth(1)).to_be_focused()
 
 
-def test_a_refused_form_has_the_focus_in_the_field_to_correct(open_page):
-    page = open_page("/curate/tag/kettle/")
-    page.get_by_label("New name").first.fill("hardware")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_be_visible()
-    expect(page.get_by_label("New name").first).to_be_focused()
-    # The refusal, which the browser reports as an error.
-    open_page.complaints[:] = [text for text in open_page.complaints if "Failed to load resource" not in text]
-
-
-def test_g_and_u_lead_a_curator_to_curate_and_the_list_of_keys_says_so(open_page):
-    page = open_page("/review/")
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_contain_text("u Curate")
-    page.keyboard.press("Escape")
-    page.keyboard.press("g")
-    page.keyboard.press("u")
-    page.wait_for_url("**/curate/")
-    page.go_back()
-    page.get_by_role("link", name="Curate: all tasks, and the log").click()
-    page.wait_for_url("**/curate/")
-
-
 def test_without_scripts_all_of_it_works_too(open_page):
     page = open_page("/", java_script_enabled=False)
     page.get_by_role("searchbox", name="Search memories").fill("kettle")

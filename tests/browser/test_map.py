@@ -66,22 +66,6 @@ def test_a_lasso_becomes_a_filter_with_exact_counts(map_page):
     assert address(page) == "/explore/?view=map"
 
 
-# The widths of a name on the map and of its text. Few memories have no names of their own.
-NAME_WIDTHS = """() => {
-  const place = document.createElement("li"), text = document.createRange();
-  place.className = "place";
-  place.innerHTML = '<a href="/">Daylight saving time</a>';
-  document.getElementById("places").append(place);
-  text.selectNodeContents(place.firstChild);
-  return [place, text].map((one) => one.getBoundingClientRect().width);
-}"""
-
-
-def test_names_are_as_wide_as_their_text(map_page):
-    name, text = map_page().evaluate(NAME_WIDTHS)
-    assert text <= name <= text + 12
-
-
 def test_filters_and_colours_change_the_points(map_page):
     page = map_page()
     page.get_by_role("checkbox", name="bugfix").check()
@@ -98,18 +82,6 @@ def test_filters_and_colours_change_the_points(map_page):
     page.go_back()
     expect(page.locator("#map")).to_have_attribute("data-look", "auto")
     expect(page.locator("#colour")).to_have_value("project")
-
-
-def test_a_map_that_opens_with_a_filter_shows_everything_without_it(map_page):
-    picture = "document.querySelector('#map canvas').toDataURL()"
-    whole = map_page()
-    expected = whole.evaluate(picture)
-    page = map_page("/explore/?type=bugfix&view=map", points=2)
-    assert page.evaluate(picture) != expected
-    page.get_by_role("checkbox", name="bugfix").uncheck()
-    page.wait_for_function(SETTLED)
-    expect_drawn(page, 12)
-    page.wait_for_function(f"{picture} === '{expected}'")
 
 
 def test_a_point_reads_its_memory(map_page):
@@ -144,11 +116,3 @@ def test_keys_move_the_map_and_the_table_says_the_same(map_page):
     expect(page.get_by_role("button", name="Draw around memories")).to_have_attribute("aria-pressed", "false")
     page.get_by_text("Regions as a table").click()
     expect(page.locator("#regions table")).to_be_visible()
-
-
-def test_the_map_fits_a_phone_without_a_script(map_page, open_page):
-    narrow = map_page(viewport={"width": 390, "height": 844})
-    assert narrow.evaluate("document.documentElement.scrollWidth") == 390
-    plain = open_page("/explore/?view=map", java_script_enabled=False)
-    expect(plain.locator("#total")).to_contain_text("14 memories")
-    expect(plain.get_by_role("link", name="List", exact=True)).to_be_visible()

@@ -4,7 +4,6 @@ import pytest
 from playwright.sync_api import expect
 
 from memories.models import Memory
-from tests.browser.test_explore import address
 from tests.vectors import embed_everything
 from web.cache import clear_caches
 
@@ -35,18 +34,3 @@ def test_similar_ones_come_when_they_are_in_sight_and_move_nothing(open_page, ke
     expect(page.locator("#similar li").first).to_be_visible()
     expect(page.get_by_role("link", name="Similar memories")).to_have_count(0)
     assert page.evaluate("window.shifted") == 0
-
-
-def test_similar_ones_are_a_page_of_their_own_without_scripts(open_page, kettle):
-    page = open_page(f"/m/{kettle}/", java_script_enabled=False)
-    page.get_by_role("link", name="Similar memories").click()
-    assert address(page) == f"/m/{kettle}/similar/"
-    expect(page.locator("#similar li").first).to_be_visible()
-    page.get_by_role("link", name="← Brew green tea at 70 °C").click()
-    assert address(page) == f"/m/{kettle}/"
-
-
-def test_memory_that_is_not_embedded_says_so(open_page, site):
-    page = open_page(f"/m/{Memory.objects.get(external_id='t1').pk}/")
-    page.locator("#similar-title").scroll_into_view_if_needed()
-    expect(page.locator("#similar")).to_have_text("No memory has been embedded yet.")

@@ -40,18 +40,6 @@ def test_reject_skip_undo_by_keys(open_page, tags):
     expect(page.locator(".done")).to_contain_text("Accepted")
 
 
-def test_the_keys_are_listed_and_can_be_switched_off(open_page, tags):
-    page = open_page("/review/?kind=tag_duplicate")
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_contain_text("accept the suggestion")
-    page.get_by_label("Use single-key shortcuts").uncheck()
-    page.get_by_role("button", name="Close").click()
-    page.keyboard.press("r")
-    page.get_by_role("link", name="Skip", exact=True).click()
-    expect(page).to_have_url(re.compile("item="))
-    assert set(Suggestion.objects.values_list("state", flat=True)) == {"open"}
-
-
 def test_without_scripts_buttons_do_all_of_it(open_page, tags):
     page = open_page("/review/?kind=tag_duplicate", java_script_enabled=False)
     page.get_by_role("button", name=re.compile("^Reject")).click()

@@ -51,15 +51,6 @@ def test_cross_table_leads_to_the_memories_of_a_cell(open_page):
     assert address(page) == "/explore/?project=tea&type=howto&category=kitchen"
 
 
-def test_comparison_is_copied_as_a_call_of_the_api(open_page):
-    page = open_page("/compare/?a=type%3Dnote&b=type%3Ddecision")
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.get_by_text("Use elsewhere…").click()
-    page.get_by_role("button", name="Copy").click()
-    expect(page.locator("#status")).to_have_text("Copied")
-    assert "/api/compare?a.type=note&b.type=decision" in page.evaluate("navigator.clipboard.readText()")
-
-
 def test_bars_are_split_by_a_facet_and_its_key_filters(open_page):
     page = open_page("/explore/")
     page.locator("#dates > summary").click()

@@ -7,16 +7,16 @@ from django.db import connection
 from access.viewer import command_viewer
 from categories.details import EntityDetails, RelationshipDetails, entity_merge_details, relationship_merge_details
 from categories.models import Category, Concept, Entity, EntityVector, Relationship, RelationshipVector
-from categories.searched_terms import ENTITIES, terms_refresh, terms_refresh_all
+from categories.searched_terms import ENTITIES, terms_refresh_all
 from categories.services import Vocabulary
 from curation.schemas import Rename
 from curation.services import curation_apply, curation_undo
 from curation.text_edits import relationship_describe, term_describe
 from memories.embedding.models import HASHED, HashedWords
 from memories.embedding.pending import Refused
-from memories.embedding.vocabulary import claim, columns_resize, pending_rows, vocabulary_pending
+from memories.embedding.vocabulary import columns_resize, pending_rows, vocabulary_pending
 from memories.embedding.worker import Worker, vocabulary_embed
-from memories.models import EmbeddingModel, Project
+from memories.models import EmbeddingModel
 from memories.records import MemoryRecord
 from memories.services import memory_create
 
@@ -102,20 +102,6 @@ def test_what_was_written_past_the_services_is_caught_up_with():
     assert terms_refresh_all() == 2
     assert terms(kettle) == {"kettl", "tool", "dent"}
     assert terms_refresh_all() == 0
-
-
-def test_a_project_in_another_language_adds_its_stems():
-    kettle = entity(description="Die Häuser")
-    assert "haus" not in terms(kettle)
-    Project.objects.create(slug="de", name="de", language="german")
-    Project.objects.create(slug="en", name="en", language="english")
-    assert terms_refresh_all() == 1
-    assert {"haus", "kettl"} <= terms(kettle)
-
-
-def test_terms_that_are_up_to_date_are_left_alone():
-    assert terms_refresh(ENTITIES, [entity().pk]) == 0
-    assert terms_refresh(ENTITIES, []) == 0
 
 
 # --- vectors ------------------------------------------------------------------------------------------------------
@@ -216,10 +202,6 @@ def test_vectors_of_another_width_need_other_columns(model):
     assert EntityVector.objects.count() == 0
     assert vocabulary_embed(model.pk, HashedWords(8), stop=lambda: False, refused=Refused()) == 1
     columns_resize(384)
-
-
-def test_a_table_is_claimed_by_one_worker_for_its_transaction(model):
-    assert claim(ENTITIES, model.pk)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -8,7 +8,6 @@ import os
 
 import pytest
 import schemathesis
-from django.core.management import call_command
 from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
@@ -26,9 +25,10 @@ from schemathesis.specs.openapi.checks import (
 from access.keys import make_key
 from access.viewer import command_viewer
 from config.api import api
-from tests.corpus import RECORDS
+from tests.corpus import bring_in
+from tests.database import fill
 
-CASES = int(os.environ.get("API_CASES", "15"))
+CASES = int(os.environ.get("API_CASES", "5"))
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -43,9 +43,7 @@ schema.app = get_wsgi_application()
 
 @pytest.fixture
 def headers(db, tmp_path):
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    call_command("import_memories", str(path), verbosity=0)
+    fill("memories", lambda: bring_in(tmp_path))
     raw = make_key(
         name="agent", scopes=["admin"], every_project=True, viewer=command_viewer(), requests_per_minute=1_000_000
     ).raw

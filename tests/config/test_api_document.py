@@ -10,8 +10,6 @@ import pytest
 from django.conf import settings
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from config.api import _tidy
-
 FOLDER = Path(os.environ.get("NPM_CLIENTS") or settings.BASE_DIR / "var" / "npm")
 REDOCLY = FOLDER / "node_modules" / "@redocly" / "cli" / "bin" / "cli.js"
 
@@ -30,12 +28,6 @@ def test_document_is_valid(document):
     assert faults_of(document) == []
 
 
-def test_validator_reads_defaults_and_paths(document):
-    document["components"]["schemas"]["Merge"]["properties"]["source"]["default"] = ""
-    document["paths"]["/api/{nobody}"] = document["paths"].pop("/api/health")
-    assert len(faults_of(document)) == 2
-
-
 def test_document_says_where_it_is_served_and_who_may_call_what(document):
     assert document["servers"] == [{"url": "/"}]
     assert document["info"]["license"]["identifier"] == "Apache-2.0"
@@ -43,21 +35,6 @@ def test_document_says_where_it_is_served_and_who_may_call_what(document):
         path: operation["security"] for path, methods in document["paths"].items() for operation in methods.values()
     }
     assert [path for path, needed in security.items() if not needed] == ["/api/health"]
-
-
-@pytest.mark.parametrize(
-    ("given", "tidy"),
-    [
-        pytest.param({"allOf": [{"$ref": "#/A"}]}, {"$ref": "#/A"}, id="a union of one"),
-        pytest.param({"a": [{"allOf": [{"allOf": [{"type": "string"}]}]}]}, {"a": [{"type": "string"}]}, id="nested"),
-        pytest.param({"default": "", "minLength": 1}, {"minLength": 1}, id="a blank that may not be sent"),
-        pytest.param({"default": "", "minLength": 0}, {"default": "", "minLength": 0}, id="a blank that may be"),
-        pytest.param({"default": "a", "minLength": 1}, {"default": "a", "minLength": 1}, id="another default"),
-        pytest.param({"allOf": [{}, {}]}, {"allOf": [{}, {}]}, id="a union of two"),
-    ],
-)
-def test_parts_of_the_document_are_tidied(given, tidy):
-    assert _tidy(given) == tidy
 
 
 @pytest.mark.skipif(

@@ -8,7 +8,6 @@ import threading
 import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -20,7 +19,6 @@ from django.utils import timezone
 from access.viewer import command_viewer
 from config import backup, backup_schedule
 from config.backup import BackupError, Manifest, TableState, backup_create, backup_restore, backup_verify, compare
-from explorer.status import measures
 from explorer.status.measures import _last_backup, backup_is_running
 from memories.models import Memory
 from memories.records import MemoryRecord
@@ -229,34 +227,6 @@ def test_backup_is_made_when_the_last_one_is_old_enough_and_the_oldest_are_remov
     assert len(names(folder)) == 3
 
 
-def test_a_backup_that_was_started_is_said_to_be_made_until_it_has_ended(folder, monkeypatch):
-    started = []
-    monkeypatch.setattr(measures, "start_once", started.append)
-    measures.backup_start()
-    measures.backup_start()
-    assert (started, backup_is_running()) == ([["backup"]], True)
-    backup_schedule.backup_now()
-    assert not backup_is_running()
-
-
-def test_an_old_backup_that_cannot_be_removed_does_not_keep_the_others(folder, settings, monkeypatch):
-    folder.mkdir()
-    for day in (1, 2, 3, 4):
-        (folder / f"mnemoscope-2020010{day}-000000.backup").touch()
-    unlink = Path.unlink
-
-    def refused(path, **kwargs):
-        if path.name == "mnemoscope-20200101-000000.backup":
-            raise PermissionError(13, "Permission denied")
-        unlink(path, **kwargs)
-
-    monkeypatch.setattr(Path, "unlink", refused)
-    backup_schedule.backup_now()
-    assert len(backup_schedule.backups_in(folder)) == settings.BACKUP_KEEP + 1
-    words = _last_backup(datetime.now(UTC)).words
-    assert words.endswith("complete, but mnemoscope-20200101-000000.backup cannot be removed: Permission denied.")
-
-
 def test_two_servers_of_a_folder_do_not_make_the_same_backup(folder):
     assert not backup_is_running()
     with backup_schedule._folder_locked():
@@ -297,18 +267,3 @@ def test_a_database_that_goes_away_during_a_backup_is_told_as_such(tmp_path, mon
     with pytest.raises(BackupError, match="The database does not answer: the connection is lost\\. Nothing is left"):
         backup_create(tmp_path / "tea.backup")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_written_is_named_on_the_status_page(folder, settings, tmp_path):
-    (tmp_path / "file").touch()
-    settings.BACKUP_FOLDER = tmp_path / "file" / "backups"
-    with pytest.raises(BackupError, match="Set BACKUP_FOLDER"):
-        backup_schedule.backup_now()
-    assert "Set BACKUP_FOLDER." in _last_backup(datetime.now(UTC)).words
-
-
-def test_without_a_schedule_no_thread_is_started(folder, settings):
-    settings.BACKUP_EVERY_HOURS = 0
-    with backup_schedule.scheduled_backups():
-        assert "backups" not in {thread.name for thread in threading.enumerate()}
-    assert not folder.exists()

@@ -92,18 +92,6 @@ def test_pip_runs_once_and_again_when_the_project_or_the_lock_changes(place, cal
     assert len(calls) == 3
 
 
-def test_what_testing_takes_covers_running_and_not_the_other_way(place, calls):
-    for arguments in ([], ["dev"], [], ["dev"]):
-        bootstrap.main(arguments)
-    assert calls.installed == ["base", "embeddings", "base", "embeddings", "dev"]
-
-
-def test_what_benchmarks_take_covers_running_and_is_installed_beside_what_testing_takes(place, calls):
-    for arguments in (["dev"], ["bench"], ["bench"], ["dev"], []):
-        bootstrap.main(arguments)
-    assert calls.installed == ["base", "embeddings", "dev", "base", "embeddings", "bench"]
-
-
 def test_without_the_lock_the_bounds_of_the_project_decide(place, calls, monkeypatch):
     monkeypatch.setenv("WITHOUT_LOCK", "1")
     bootstrap.main([])
@@ -182,12 +170,6 @@ def test_model_with_other_weights_ends_the_installation(place, calls):
     assert calls.models == 2
 
 
-def test_switch_that_is_none_is_told(place, calls, monkeypatch):
-    monkeypatch.setenv("WITHOUT_EMBEDDINGS", "maybe")
-    with pytest.raises(SystemExit, match="WITHOUT_EMBEDDINGS='maybe' is not a boolean: write 1 or 0"):
-        bootstrap.main([])
-
-
 # --- what goes wrong ------------------------------------------------------------------------------------------------
 
 
@@ -206,33 +188,7 @@ def test_environment_whose_python_is_gone_is_made_anew(place, calls, capsys):
     assert "creating it again" in capsys.readouterr().out
 
 
-def test_missing_venv_module_is_told_with_the_package_to_install(place, calls):
-    bootstrap.PYTHON.unlink()
-    calls.code = 1
-    with pytest.raises(SystemExit, match="apt-get install python3-venv"):
-        bootstrap.main([])
-    assert not (place / ".venv").exists()
-
-
-def test_old_python_gives_way_to_a_newer_one_on_the_path(monkeypatch):
-    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
-    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: f"/somewhere/{name}" if name == "python3.12" else None)
-    assert bootstrap.python_to_use() == "/somewhere/python3.12"
-
-
-def test_old_python_alone_is_told_what_to_do(monkeypatch):
-    monkeypatch.setattr(sys, "version_info", (3, 9, 2))
-    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: None)
-    with pytest.raises(SystemExit, match=r"needs Python 3\.11 or later.*make run PYTHON="):
-        bootstrap.python_to_use()
-
-
 def test_bootstrap_needs_nothing_but_the_standard_library():
     alone = [sys.executable, "-I", "-S", "-c", f"import runpy; runpy.run_path({bootstrap.__file__!r})"]
     done = subprocess.run(alone, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_unknown_argument_shows_the_usage():
-    with pytest.raises(SystemExit, match="usage"):
-        bootstrap.main(["everything"])

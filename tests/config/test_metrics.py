@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from config import metrics
 from config.management.commands import up
-from web.exchange import Exchange, ExchangeApplication, route_of
+from web.exchange import Exchange, ExchangeApplication
 
 TOKEN = "a token of this test"
 
@@ -74,36 +74,6 @@ def test_requests_are_counted_by_route_method_and_status():
     assert more("mnemoscope_http_request_duration_seconds_bucket", "/memory/<int:pk>/", "0.025", "GET") == 2
     assert more("mnemoscope_http_responses_total", "/mcp search", "200", "other") == 1
     assert more("mnemoscope_tool_refusals_total", "/mcp search") == 1
-
-
-@pytest.mark.django_db
-def test_numbers_of_the_site_are_left_out_while_the_database_is_away(monkeypatch):
-    found = samples(metrics.render().decode())
-    assert found[("mnemoscope_database_up",)] == 1
-    assert found[("mnemoscope_index_ready",)] == 0
-    assert found[("mnemoscope_embedding_pending_memories",)] >= 0
-    assert found[("mnemoscope_process_resident_bytes", "other")] > 1_000_000
-
-    def away():
-        raise OSError("no connection")
-
-    monkeypatch.setattr(metrics, "_read_site", away)
-    monkeypatch.setattr(metrics, "database_answers", lambda: False)
-    found = samples(metrics.render().decode())
-    assert found[("mnemoscope_database_up",)] == 0
-    assert ("mnemoscope_index_lag_seconds",) not in found
-
-
-@pytest.mark.parametrize(
-    ("pattern", "route"),
-    [
-        ("api/memories/<memory_id>", "/api/memories/<memory_id>"),
-        ("admin/memories/memory/<path:object_id>/change/", "/admin/"),
-        (r"api/^[\s\S]+$", "unmatched"),
-    ],
-)
-def test_routes_are_limited_in_number(pattern, route):
-    assert route_of(pattern) == route
 
 
 WORKER = """

@@ -9,6 +9,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import pytest
 from hatchling import build as hatchling_build
 
 import mnemoscope
@@ -40,6 +41,7 @@ def test_whole_site_is_in_the_wheel_and_nothing_of_it_at_its_top():
     }
 
 
+@pytest.mark.release
 def test_wheel_and_source_have_everything_that_running_takes(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     wheel = tmp_path / hatchling_build.build_wheel(str(tmp_path))
@@ -63,12 +65,14 @@ def test_wheel_and_source_have_everything_that_running_takes(tmp_path, monkeypat
     assert {"bootstrap.py", "requirements/base.txt", "tests/conftest.py", "mnemoscope/__init__.py"} <= source
 
 
+@pytest.mark.release
 def test_checkout_can_be_installed_in_place(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     with zipfile.ZipFile(tmp_path / hatchling_build.build_editable(str(tmp_path))) as archive:
         assert archive.read("_mnemoscope.pth").decode().strip() == str(ROOT)
 
 
+@pytest.mark.release
 def test_installed_command_runs_the_site_beside_it_with_the_data_of_the_user(tmp_path):
     package = tmp_path / "lib" / "mnemoscope"
     shutil.copytree(mnemoscope.HERE, package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import threading
@@ -20,12 +19,9 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
-from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
 
 from access.keys import key_hash
-from config.home import private_home
 from config.management.commands import up
 from memories.models import Memory, OutboxEntry, Project
 from search.engines.index import follower as indexer
@@ -302,6 +298,7 @@ def test_from_an_empty_home_through_kills_to_a_clean_stop(runs, home):
     assert open_to_others(home) == []
 
 
+@pytest.mark.release
 def test_home_that_a_later_version_has_used_is_refused_with_what_to_do(prepared_home):
     later = "INSERT INTO django_migrations (app, name, applied) VALUES ('memories', '0999_of_tomorrow', now())"
     script = f"from django.db import connection; connection.cursor().execute({later!r})"
@@ -312,6 +309,7 @@ def test_home_that_a_later_version_has_used_is_refused_with_what_to_do(prepared_
     assert "restore a backup that this version made" in complaint
 
 
+@pytest.mark.release
 def test_home_that_others_may_read_is_closed_to_them(prepared_home):
     """As an earlier version left it."""
     for path in (prepared_home, *prepared_home.rglob("*")):
@@ -323,17 +321,7 @@ def test_home_that_others_may_read_is_closed_to_them(prepared_home):
     assert postgres_of(prepared_home) == []
 
 
-def test_folder_that_is_shared_with_something_else_keeps_its_mode(tmp_path):
-    tmp_path.chmod(0o755)
-    (tmp_path / "photos").mkdir(mode=0o755)
-    (tmp_path / "photos").chmod(0o755)
-    (tmp_path / "address").write_text("http://127.0.0.1:8000")
-    (tmp_path / "address").chmod(0o644)
-    private_home(tmp_path)
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path, tmp_path / "photos")] == [0o755, 0o755]
-    assert stat.S_IMODE((tmp_path / "address").stat().st_mode) == 0o600
-
-
+@pytest.mark.release
 def test_two_servers_share_a_home_and_the_last_one_stops_the_database(runs, prepared_home):
     one, other = runs(free_port()), runs(free_port())
     one.link()
@@ -360,6 +348,7 @@ def test_two_servers_share_a_home_and_the_last_one_stops_the_database(runs, prep
     assert len(LINK.findall(one.output + other.output)) == 2
 
 
+@pytest.mark.release
 def test_index_is_kept_through_kills_and_left_with_the_server(runs, prepared_home):
     first = runs(free_port())
     first.link()
@@ -390,6 +379,7 @@ def test_index_is_kept_through_kills_and_left_with_the_server(runs, prepared_hom
     assert postgres_of(prepared_home) == []
 
 
+@pytest.mark.release
 def test_web_processes_share_a_port_and_one_model_and_killed_ones_are_replaced(runs, prepared_home):
     run = runs(free_port(), "--workers", "2")
     run.link()
@@ -433,20 +423,7 @@ def test_web_processes_share_a_port_and_one_model_and_killed_ones_are_replaced(r
     assert postgres_of(prepared_home) == []
 
 
-@pytest.mark.parametrize("workers", [0, 9])
-def test_number_of_web_processes_that_is_none_is_refused(workers):
-    with pytest.raises(CommandError, match="from 1 to 8"):
-        call_command("up", workers=workers)
-
-
-def test_web_process_loads_no_model(prepared_home):
-    """Neither the libraries nor the weights: the worker has them."""
-    loaded = "import config.asgi, sys; print([name for name in ('torch', 'transformers') if name in sys.modules])"
-    told = {"DJANGO_SETTINGS_MODULE": "config.settings", "MNEMOSCOPE_HOME": str(prepared_home), "EMBEDDING_MODEL": ""}
-    run = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, env={**os.environ, **told}, capture_output=True)
-    assert run.stdout.strip() == b"[]"
-
-
+@pytest.mark.release
 def test_what_was_stored_is_found_by_the_next_search_while_the_follower_restarts(runs, prepared_home):
     run = runs(free_port())
     run.link()
@@ -472,6 +449,7 @@ def test_what_was_stored_is_found_by_the_next_search_while_the_follower_restarts
     assert run.end(signal.SIGTERM) == 0
 
 
+@pytest.mark.release
 def test_backup_of_a_running_server_is_restored_into_an_empty_home_and_no_other(runs, prepared_home, server_folder):
     run = runs(free_port(), BACKUP_EVERY_HOURS="1")
     run.link()
@@ -498,6 +476,7 @@ def test_backup_of_a_running_server_is_restored_into_an_empty_home_and_no_other(
         moved.end(signal.SIGTERM)
 
 
+@pytest.mark.release
 def test_interruption_before_the_index_is_there_ends_in_order(runs, home):
     run = runs(free_port())
     run.wait_for("loading the sample")
@@ -508,15 +487,7 @@ def test_interruption_before_the_index_is_there_ends_in_order(runs, home):
     assert postgres_of(home) == []
 
 
-def test_interruption_while_it_prepares_leaves_nothing_running(runs, home):
-    run = runs(free_port())
-    run.wait_for("Bringing the database up to date")
-    assert run.end(signal.SIGINT) == 0
-    assert "Traceback" not in run.output
-    assert not LINK.search(run.output)
-    assert postgres_of(home) == []
-
-
+@pytest.mark.release
 def test_port_in_use_is_told_with_another_one_before_anything_is_started(runs, home):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -528,6 +499,7 @@ def test_port_in_use_is_told_with_another_one_before_anything_is_started(runs, h
     assert not (home / "postgres").exists()
 
 
+@pytest.mark.release
 def test_other_machines_are_not_let_in_without_key_and_names(runs, home):
     run = runs(free_port(), "--host", "0.0.0.0")  # noqa: S104
     assert run.process.wait(60) == 1
@@ -535,6 +507,7 @@ def test_other_machines_are_not_let_in_without_key_and_names(runs, home):
     assert not (home / "postgres").exists()
 
 
+@pytest.mark.release
 def test_other_machines_are_not_let_in_before_somebody_has_a_password(runs, prepared_home):
     run = runs(free_port(), "--host", "0.0.0.0", SECRET_KEY="x" * 50, ALLOWED_HOSTS="memories.example")  # noqa: S104
     assert run.process.wait(60) == 1
@@ -543,24 +516,6 @@ def test_other_machines_are_not_let_in_before_somebody_has_a_password(runs, prep
 
 
 # ── Its parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.django_db
-def test_sample_that_cannot_be_loaded_is_told_and_the_rest_goes_on(monkeypatch, tmp_path, capsys):
-    broken, whole = tmp_path / "broken.jsonl.gz", tmp_path / "whole.jsonl"
-    broken.write_bytes(b"\x1f\x8b no gzip after all")
-    whole.write_text('{"content": "Backups are tried on the first Monday."}\n')
-    monkeypatch.setattr(up, "SAMPLE", broken)
-    monkeypatch.setattr(up, "collect_static", lambda: False)
-    up.Command().prepare()
-    told = capsys.readouterr().err
-    assert "The sample could not be loaded" in told
-    assert f"import_memories {broken}" in told
-    assert not Memory.objects.exists()
-    assert User.objects.get().username == "owner"
-    monkeypatch.setattr(up, "SAMPLE", whole)
-    up.Command().prepare()
-    assert Memory.objects.get().content == "Backups are tried on the first Monday."
 
 
 @pytest.mark.django_db
@@ -581,18 +536,6 @@ def test_index_that_nobody_reads_is_dropped_and_one_of_another_machine_is_left(s
     up.drop_unread_index()
     assert not outbox.is_followed()
     assert not (settings.SEARCH_INDEX / "current").exists()
-
-
-def test_interruption_that_the_import_made_an_error_of_still_stops(monkeypatch):
-    def interrupted(*arguments):
-        raise CommandError("interrupted, nothing is written")
-
-    monkeypatch.setattr(up, "call_command", interrupted)
-    command = up.Command()
-    command.stop_requested = threading.Event()
-    command.stop_requested.set()
-    with pytest.raises(KeyboardInterrupt):
-        command.load_sample()
 
 
 @pytest.mark.django_db(transaction=True)
@@ -625,12 +568,6 @@ def test_static_files_are_collected_once_and_again_when_one_changes(settings, tm
     (source / "one.css").write_text("a { color: blue; }")
     assert up.collect_static() is True
     assert "blue" in (tmp_path / "collected" / "one.css").read_text()
-
-
-@pytest.mark.parametrize("port", [0, 65536, -1])
-def test_port_that_is_none_is_refused(port):
-    with pytest.raises(CommandError, match="from 1 to 65535"):
-        call_command("up", port=port)
 
 
 def test_address_that_is_not_of_this_machine_is_refused():

@@ -1,14 +1,12 @@
 """A small vocabulary with everything that operations update, and snapshots of the database to compare."""
 
-import json
-
 import pytest
-from django.core.management import call_command
 from django.db import connection
 
 from access.viewer import Viewer, command_viewer
 from memories.models import Memory, Project
-from tests.corpus import RECORDS
+from tests.corpus import RECORDS, bring_in
+from tests.database import fill
 
 MORE = [
     {"record": "concept", "name": "heat", "narrower": ["temperature", "boiling"], "related": ["safety"]},
@@ -41,9 +39,7 @@ TABLES = (
 
 @pytest.fixture
 def corpus(db, tmp_path):
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in [*RECORDS, *MORE]))
-    call_command("import_memories", str(path), verbosity=0)
+    fill("memories and more", lambda: bring_in(tmp_path, [*RECORDS, *MORE]))
 
 
 @pytest.fixture

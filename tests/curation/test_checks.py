@@ -5,7 +5,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from access.models import AuditEvent
-from categories.models import Category, CategoryLink, Concept, LocalText, Relationship, TagAlias
+from categories.models import Category, CategoryLink, Concept, LocalText, Relationship
 from curation.checks import findings, vocabulary_mend
 from memories.models import Memory
 from tests.curation.conftest import dump, number
@@ -69,12 +69,6 @@ def test_what_is_damaged_is_told_and_mended(corpus, curator, damage, told, exact
     assert AuditEvent.objects.first().verb == "vocabulary_mend"
     if exactly:
         assert dump() == before
-
-
-def test_a_tag_by_another_name_is_written_by_its_own(corpus, curator):
-    TagAlias.objects.create(alias="tea", tag="guests")
-    assert vocabulary_mend(viewer=curator) == []
-    assert Memory.objects.get(external_id="t7").tags == ["guests"]
 
 
 def test_rings_are_left_to_a_person(corpus, curator):

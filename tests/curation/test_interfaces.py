@@ -8,10 +8,9 @@ from django.urls import reverse
 
 from access.keys import make_key
 from access.models import Membership
-from categories.models import Category, Concept
+from categories.models import Category
 from curation.models import Curation
-from curation.suggestions.models import Suggestion
-from memories.models import Memory, Project
+from memories.models import Project
 from tests.curation.conftest import dump, tags
 from tests.html import html_of
 
@@ -63,66 +62,6 @@ def test_a_form_shows_what_it_would_do_and_the_preview_does_it(page):
 
 
 @pytest.mark.parametrize(
-    ("operation", "kind", "ref", "sent", "heading"),
-    [
-        ("merge", "category", oven, {"target": "kitchen/brewing"}, "brewing"),
-        ("rename", "category", oven, {"name": "Stove"}, "Stove"),
-        ("merge", "tag", "kettle", {"target": "tea"}, "tea"),
-        ("rename", "tag", "kettle", {"name": "boiler"}, "boiler"),
-    ],
-)
-def test_log_leads_to_the_term_that_a_change_left(page, operation, kind, ref, sent, heading):
-    address = reverse("curation:verb", args=[operation, kind, ref() if callable(ref) else ref])
-    page.post(address, dict(HIDDEN.findall(html_of(page.get(address, sent)))))
-    row = re.search(r'<a class="in" href="([^"]+)">(Merged|Renamed)', html_of(page.get("/curate/")))
-    (title,) = re.findall(r"<h1.*?</h1>", html_of(page.get(row[1].replace("&amp;", "&"), follow=True)), re.DOTALL)
-    assert heading.lower() in title.lower()
-    page.post(reverse("curation:undo", args=[Curation.objects.get().pk]))
-    assert not re.search(r'<a class="in" href="[^"]+">(Merged|Renamed)', html_of(page.get("/curate/")))
-
-
-def test_log_is_searched_by_a_part_of_its_titles(page, api):
-    for name in ("boiler", "samovar"):
-        Curation.objects.create(verb="rename", kind="tag", title=f"Renamed the tag {name} to urn.", door="page")
-    found = html_of(page.get("/curate/", {"search": "SAMO"}))
-    assert "Renamed the tag samovar" in found
-    assert "boiler" not in found
-    assert "No change is named like this." in html_of(page.get("/curate/", {"search": "wok\0"}))
-    assert [one["title"] for one in api("?search=boil", method="get").json()["curations"]] == [
-        "Renamed the tag boiler to urn."
-    ]
-
-
-def test_curation_begins_at_the_names_of_each_kind_or_at_the_suggestions(page):
-    start = html_of(page.get("/curate/"))
-    for kind in ("tag", "concept", "entity", "category"):
-        address = f"/facets/{kind}/?sort=name"
-        assert f'href="{address}"' in start
-        assert f'href="/curate/?kind={kind}&amp;name=' in html_of(page.get(address))
-    assert 'action="/review/search/"' in start
-
-
-def test_curation_begins_with_what_there_is_to_do_and_an_example(page):
-    start = html_of(page.get("/curate/"))
-    assert "<h1>Curate <small>no suggestion waits</small></h1>" in start
-    Suggestion.objects.create(
-        kind="tag_duplicate", fingerprint="f", confidence=0.9, proposal={"from": "kettle", "into": "tea"}, evidence={}
-    )
-    start = html_of(page.get("/curate/"))
-    assert "<h1>Curate <small>1 suggestion waits</small></h1>" in start
-    assert "pair of tags that may mean the same" in start
-    assert "The most confident: kettle → tea" in start
-    assert 'href="/review/?kind=tag_duplicate"' in start
-
-
-def test_a_form_sent_without_a_preview_only_shows_one(page):
-    address = reverse("curation:verb", args=["rename", "concept", Concept.objects.get(name="heat").pk])
-    response = page.post(address, {"name": "warm"})
-    assert "Something has changed since the preview" in html_of(response)
-    assert Concept.objects.filter(name="heat").exists()
-
-
-@pytest.mark.parametrize(
     ("verb", "data", "reason"),
     [
         pytest.param("merge", {"target": "nowhere"}, "There is no category “nowhere”", id="unknown target"),
@@ -163,14 +102,6 @@ def test_a_term_is_found_by_name_and_has_a_page(page, kind, name, shown):
     assert shown in html_of(response)
 
 
-@pytest.mark.parametrize("kind", ["category", "concept", "entity", "tag"])
-def test_a_name_that_no_term_can_have_is_not_found(page, kind):
-    response = page.get("/curate/", {"kind": kind, "name": "o\0ven"})
-    assert f"There is no {kind} “o\ufffdven”" in html_of(response)
-    assert page.get(f"/curate/{kind}/o%00ven/").status_code == 404
-    assert page.get(f"/curate/merge/{kind}/o%00ven/?target=x").status_code == 404
-
-
 def test_more_than_was_meant_is_not_offered_to_be_retagged(page):
     assert "Edit all 2…<" in html_of(page.get("/explore/?tag=kettle&from=2001-02-28"))
     shown = html_of(page.get("/explore/?tag=kettle&from=2026-02-30"))
@@ -195,55 +126,6 @@ def test_terms_to_edit_are_counted_among_the_memories_that_change(page):
     # Other filters would find memories with other tags; these two have none.
     text = html_of(page.get("/curate/retag/", {"tag": "kettle"}))
     assert re.findall(r'name="remove_tags" value="([^"]+)"', text) == ["kettle", "hardware"]
-
-
-@pytest.mark.parametrize("asked", [{}, {"add_tags": "boiler"}])
-def test_after_an_error_in_the_query_nothing_is_offered_to_be_retagged(page, asked):
-    response = page.get("/curate/retag/", {"tagg": "kettle", **asked})
-    assert response.status_code == 422
-    assert "“tagg” is not a parameter of this page." in html_of(response)
-    assert "Edit all" not in html_of(response)
-    assert "will be tagged “boiler”" not in html_of(response)
-    assert "Preview" not in html_of(response)
-
-
-def test_preview_says_how_many_memories_a_search_does_not_show(page):
-    Memory.objects.filter(external_id="t5").update(state="archived")
-    preview = html_of(page.get("/curate/merge/tag/kettle/", {"target": "tea"}))
-    assert "2 memories change, 1 of them archived, superseded or deleted" in preview
-
-
-@pytest.mark.parametrize(
-    ("address", "kind"),
-    [
-        pytest.param("/categories/kitchen/oven/", "category", id="category"),
-        pytest.param("/graph/concept/heat/", "concept", id="concept"),
-        pytest.param("/graph/entity/tool:kettle/", "entity", id="entity"),
-    ],
-)
-def test_the_page_of_a_term_leads_to_where_it_is_curated(page, address, kind):
-    response = page.get(address)
-    assert response.status_code == 200
-    assert f'href="/curate/{kind}/' in html_of(response)
-
-
-def test_chips_and_values_lead_curators_to_the_curation_of_their_terms(page, client):
-    chips = html_of(page.get("/explore/?type=howto&tag=kettle"))
-    assert 'href="/curate/?kind=tag&amp;name=kettle"' in chips
-    assert page.get("/curate/?kind=tag&name=kettle").headers["Location"] == "/curate/tag/kettle/"
-    assert "kind=type" not in chips
-    values = html_of(page.get("/facets/category/"))
-    assert 'href="/curate/?kind=category&amp;name=kitchen&amp;next=/facets/category/"' in values
-    reader = User.objects.create_user("reader")
-    Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"), role="reader")
-    client.force_login(reader)
-    assert "/curate/" not in html_of(client.get("/explore/?tag=kettle"))
-    assert "/curate/" not in html_of(client.get("/facets/category/"))
-
-
-def test_the_menu_leads_to_curation_from_every_page(page):
-    assert '<a href="/curate/" data-go="u">Curate ' in html_of(page.get("/status/"))
-    assert '<a href="/curate/" data-go="u" aria-current="page">Curate ' in html_of(page.get("/curate/"))
 
 
 def test_readers_find_no_way_in(client, corpus):
@@ -307,36 +189,6 @@ def test_the_api_refuses_in_the_one_shape(api, path, body, status, error):
     assert set(response.json()) == {"error", "detail", "suggestion", "did_you_mean"}
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "meant", "listed"),
-    [
-        pytest.param("category", "kichen/oven", "kitchen/oven", "/api/categories?filter=…", id="category"),
-        pytest.param("concept", "temprature", "temperature", "/api/concepts?search=…", id="concept"),
-        pytest.param("entity", "kettl", "tool:kettle", "/api/entities?search=…", id="entity"),
-        pytest.param("tag", "brewin", "brewing", "/api/facets/tag?search=…", id="tag"),
-    ],
-)
-def test_a_name_nearly_right_comes_with_what_was_meant(api, page, kind, name, meant, listed):
-    reply = api("/rename", {"kind": kind, "term": name, "name": "x"}).json()
-    assert (reply["did_you_mean"], reply["suggestion"]) == ([meant], f"Look for it: GET {listed}")
-    assert f"Did you mean {meant}?" in html_of(page.get("/curate/", {"kind": kind, "name": name}))
-
-
-def test_a_curation_that_is_not_there_is_looked_for_in_the_log(api):
-    assert api("/999", method="get").json()["suggestion"] == "Look for it: GET /api/curation"
-
-
-def test_the_admin_leads_to_the_same_forms(page):
-    change = page.get(reverse("admin:categories_category_change", args=[oven()])).content.decode()
-    assert reverse("curation:term", args=["category", oven()]) in change
-    chosen = [oven(), Category.objects.get(path="kitchen/brewing").pk]
-    response = page.post(
-        reverse("admin:categories_category_changelist"), {"action": "merge_chosen", "_selected_action": chosen}
-    )
-    assert "/curate/merge/category/" in response.headers["Location"]
-    assert "Preview" in html_of(page.get(response.headers["Location"]))
-
-
 def test_a_category_is_made_on_its_page_with_a_preview_and_an_undo(page):
     assert 'href="/curate/new-category/"' in html_of(page.get("/categories/"))
     assert "<h1>New category</h1>" in html_of(page.get("/curate/new-category/"))
@@ -348,15 +200,3 @@ def test_a_category_is_made_on_its_page_with_a_preview_and_an_undo(page):
     assert done["Location"] == "/categories/"
     assert Category.objects.filter(path="harbour/cranes").exists()
     assert "Created the category harbour/cranes" in html_of(page.get("/categories/"))
-
-
-def test_other_names_are_removed_by_ticks(page):
-    concept = Concept.objects.get(name="temperature")
-    text = html_of(page.get(f"/curate/concept/{concept.pk}/"))
-    assert 'name="remove" value="warmth"' in text
-    preview = html_of(page.get(f"/curate/alias/concept/{concept.pk}/?add=&remove=warmth"))
-    done = page.post(f"/curate/alias/concept/{concept.pk}/", dict(HIDDEN.findall(preview)))
-    assert done["Location"] == f"/curate/concept/{concept.pk}/"
-    concept.refresh_from_db()
-    assert concept.aliases == []
-    assert "warmth" not in html_of(page.get(f"/curate/concept/{concept.pk}/"))

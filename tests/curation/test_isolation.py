@@ -13,8 +13,8 @@ from django.test import Client
 from access.keys import make_key
 from access.models import AuditEvent, Membership
 from access.viewer import Viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from categories.models import Category, Concept, Entity, FormerPath, LocalText, TagAlias
 from curation.suggestions.models import Suggestion
 from curation.suggestions.services import suggestion_accept

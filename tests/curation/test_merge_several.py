@@ -13,15 +13,11 @@ from curation.checks import findings
 from curation.models import Curation
 from curation.schemas import Merge
 from curation.services import curation_apply, curation_plan, curation_undo
-from curation.suggestions.generate import suggest
-from curation.suggestions.models import Suggestion
-from curation.suggestions.proposals import Kind
 from curation.working_copy import CurationRefusedError
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from tests.curation.conftest import dump, number, tags
-from tests.curation.suggestions.conftest import EVERYTHING
 from tests.html import html_of
 
 pytestmark = pytest.mark.django_db
@@ -67,17 +63,6 @@ def test_category_and_the_one_above_it_both_go_up(corpus, curator):
     assert not Category.objects.filter(path__startswith="kitchen/brewing").exists()
     curation_undo(curation_id=done.curation.pk, viewer=curator)
     assert dump() == before
-
-
-def test_merge_upwards_that_cannot_be_done_says_why(corpus, curator):
-    asked = Merge(kind="category", sources=["kitchen", "yard/dock"], into_parents=True)
-    with pytest.raises(CurationRefusedError, match="kitchen: at the top level, with no category above"):
-        curation_apply(operation=asked, viewer=curator)
-    with pytest.raises(ValueError, match="only categories have one above them"):
-        Merge(kind="tag", sources=["tea"], into_parents=True)
-    for target in ({}, {"target": "yard", "into_parents": True}):
-        with pytest.raises(ValueError, match="name the term that stays as target, or take the category above each"):
-            Merge(kind="category", sources=["yard/dock"], **target)
 
 
 def test_several_tags_become_one_by_one_change_with_one_undo(corpus, curator):
@@ -208,24 +193,6 @@ def test_ticked_tags_are_merged_into_the_one_that_most_memories_have(page):
     assert dump() == before
 
 
-def test_terms_of_several_types_are_merged_with_a_warning(page):
-    record = MemoryRecord(project="tea", content="Both.", entities=("tool:Kettle", "person:Kettle"))
-    memory_create(record=record, viewer=EVERYTHING)
-    asked = {"term": ["tool:Kettle", "person:Kettle"]}
-    assert "Their types differ: person, tool." in html_of(page.get("/curate/merge/entity/", asked))
-    assert "Their types differ" not in html_of(page.get("/curate/merge/entity/", {"term": ["tool:Kettle"]}))
-
-
-def test_what_proposed_the_merge_is_no_longer_asked(page):
-    memory_create(record=MemoryRecord(project="tea", content="Two of them.", tags=("kettles",)), viewer=EVERYTHING)
-    suggest(kinds=[Kind.TAG_DUPLICATE], viewer=EVERYTHING)
-    assert Suggestion.objects.filter(proposal={"from": "kettles", "into": "kettle"}).exists()
-    asked = {"term": ["guests", "kettle", "kettles"], "target": "guests"}
-    token = dict(HIDDEN.findall(html_of(page.get("/curate/merge/tag/", asked))))["token"]
-    page.post("/curate/merge/tag/", {**asked, "token": token})
-    assert not Suggestion.objects.filter(proposal={"from": "kettles", "into": "kettle"}).exists()
-
-
 def test_ticked_tags_are_removed_from_their_memories_in_every_state_and_come_back(page):
     before, listing = dump(), "/facets/tag/?sort=name"
     assert "Remove 2 tags…" in html_of(page.get(f"{listing}&tag=guests&tag=kettle"))
@@ -253,72 +220,6 @@ def test_a_tag_is_removed_from_its_page_and_only_changes_of_memories_say_how_man
     merge = html_of(page.get("/curate/merge/tag/", {"term": ["guests", "tea"], "target": "tea"}))
     assert re.search(r'<button class="button primary" type="submit">Merge</button>', merge)
     assert "remove-tags" not in html_of(page.get("/curate/category/yard/", follow=True))
-
-
-def test_removing_no_tag_says_what_to_do(page):
-    answer = page.get("/curate/remove-tags/", {"next": "/facets/tag/"}, follow=True)
-    assert answer.redirect_chain == [("/facets/tag/", 302)]
-    assert "Tick the tags to remove first." in html_of(answer)
-
-
-def test_memories_in_every_state_count_for_the_one_to_keep(page):
-    Memory.objects.filter(pk__in=[number("t3"), number("t7")]).update(state="archived")
-    text = html_of(page.get("/curate/merge/tag/", {"term": ["guests", "kettle"]}))
-    assert 'value="guests" aria-label="Keep guests" checked' in text
-    assert re.findall(r"<td>(\d+)</td>", text) == ["3", "2"]
-    # Memories below a category count too.
-    text = html_of(page.get("/curate/merge/category/", {"term": ["kitchen", "yard"]}))
-    assert re.findall(r"<td>(\d+)</td>", text) == ["7", "3"]
-
-
-@pytest.mark.parametrize(
-    ("asked", "told"),
-    [
-        pytest.param({"term": ["tea"], "target": "tea"}, "Choose two or more, of which one is kept.", id="one"),
-        pytest.param({"term": ["tea", "zxq"]}, "There is no tag “zxq” that you can see.", id="unknown"),
-        pytest.param({"term": ["tea", "kettle"], "other": "zxq"}, "There is no tag “zxq”", id="unknown to keep"),
-        pytest.param({}, "Nothing is chosen yet", id="nothing"),
-        pytest.param({"tag": [f"t{n}" for n in range(101)]}, "Give at most 100.", id="over 100 ticked"),
-        pytest.param({"tag": ["tea", "kettle"], "flavour": "red"}, "is not a parameter", id="unknown parameter"),
-    ],
-)
-def test_a_merge_of_too_few_or_unknown_names_is_refused_at_the_form(page, asked, told):
-    assert told in html_of(page.get("/curate/merge/tag/", asked))
-
-
-def test_more_names_than_a_merge_takes_are_refused_and_few_are_looked_for(page, monkeypatch):
-    looked_for = []
-    monkeypatch.setattr(
-        "curation.merge_page.not_found_message",
-        lambda missing, viewer: looked_for.append(missing.name) or f"{missing} Did you mean tea?",
-    )
-    asked = {"term": ["tea", "kettle"], "more": "\n".join(f"zxq{n}" for n in range(5_000)), "do": "add"}
-    reply = page.post("/curate/merge/tag/", asked)
-    assert reply.status_code == 422
-    text = reply.content.decode()
-    assert "5,002 names are more than can be merged at once: at most 100 into one that is kept." in text
-    assert re.findall(r'name="term" value="([^"]+)"', text) == ["tea", "kettle"]
-    assert (looked_for, text.count("There is no tag")) == (["zxq0", "zxq1", "zxq2"], 99)
-
-
-def test_names_are_added_to_the_list_and_another_one_may_be_kept(page):
-    text = html_of(page.get("/curate/merge/tag/", {"term": "kettle", "more": "guests\r\nboat", "do": "add"}))
-    assert re.findall(r'name="term" value="([^"]+)"', text) == ["boat", "guests", "kettle"]
-    asked = {"term": ["kettle", "boat"], "target": "kettle", "other": "tea"}
-    assert "Merge the tags kettle and boat into tea" in html_of(page.get("/curate/merge/tag/", asked))
-
-
-def test_entities_are_ticked_in_their_table_by_curators_alone(page, client):
-    kettle = Entity.objects.get(name="kettle").pk
-    table = html_of(page.get("/graph/"))
-    assert f'name="term" value="#{kettle}"' in table
-    assert 'action="/curate/merge/entity/"' in table
-    reader = User.objects.create_user("reader")
-    Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"), role="reader")
-    client.force_login(reader)
-    assert "/curate/merge/" not in html_of(client.get("/graph/"))
-    assert "/curate/merge/" not in html_of(client.get("/facets/tag/?tag=tea&tag=kettle"))
-    assert client.get("/curate/merge/tag/?term=tea").status_code == 403
 
 
 def test_a_curator_of_one_project_sees_no_name_and_no_number_of_another(client, corpus):

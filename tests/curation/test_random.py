@@ -26,7 +26,7 @@ from tests.oracle import facet_counts, load_documents, matching
 pytestmark = pytest.mark.django_db
 
 SEEDS = int(os.environ.get("CURATION_SEEDS", "1"))
-VERBS = int(os.environ.get("CURATION_VERBS", "200"))
+VERBS = int(os.environ.get("CURATION_VERBS", "60"))
 NAMES = ("Alpha", "beta", "Gamma Ray", "delta/epsilon", "Zeta", "ETA", "théta", "Oven", "Dock", "tea", "kettle", "C++")
 MODELS = {"category": Category, "concept": Concept, "entity": Entity}
 

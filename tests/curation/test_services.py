@@ -139,15 +139,6 @@ def test_a_moved_category_takes_its_memories_to_its_new_ancestors(corpus, curato
     assert total(curator, category="yard/dock/crane") == 2
 
 
-def test_related_categories_follow_a_merge(corpus, curator):
-    guests, kitchen = Category.objects.get(path="guests"), Category.objects.get(path="kitchen")
-    assert guests.related_ids == [kitchen.pk]
-    apply(curator, Merge(kind="category", source="kitchen", target="guests"))
-    assert Category.objects.get(path="guests").related_ids == []
-    apply(curator, Relate(kind="category", term="guests", how="related", other="yard"))
-    assert Category.objects.get(path="yard").related_ids == [guests.pk]
-
-
 def test_some_memories_of_a_category_become_another_one(corpus, curator):
     apply(curator, Split(kind="category", term="kitchen/brewing", name="Repairs", query="tag=hardware&mode=faceted"))
     assert Category.objects.get(path="kitchen/repairs").depth == 2
@@ -156,13 +147,6 @@ def test_some_memories_of_a_category_become_another_one(corpus, curator):
 
 
 # --- concepts, entities, tags ----------------------------------------------------------------------------------------
-
-
-def test_the_relations_of_a_merged_concept_follow(corpus, curator):
-    apply(curator, Merge(kind="concept", source="safety", target="maintenance"))
-    kept, heat = Concept.objects.get(name="maintenance"), Concept.objects.get(name="heat")
-    assert (kept.aliases, kept.related_ids, heat.related_ids) == (["safety"], [heat.pk], [kept.pk])
-    assert total(curator, concept="safety") == total(curator, concept="maintenance") == 4
 
 
 def test_relationships_of_a_merged_entity_follow_and_those_with_itself_end(corpus, curator):

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from explorer.explore.page import build_context
+from explorer.explore.answer import PageAnswer
+from explorer.explore.page import ExplorerContext
 from explorer.page_query import PageQuery
 from search.facets import FacetValue
 from search.ranking import Ranked
@@ -59,7 +60,8 @@ def answer(query, **changes):
 
 def context_of(querystring="", zone=UTC, corpus=CORPUS, opened=(), **changes):
     query = query_of(querystring)
-    return build_context(query, answer(query, corpus=corpus, **changes), zone=zone, now=NOW, opened=opened)
+    result = answer(query, corpus=corpus, **changes)
+    return ExplorerContext(query, PageAnswer(result), reader_zone=zone, now=NOW, opened=opened)
 
 
 def panel_of(facet, querystring="", corpus=CORPUS):

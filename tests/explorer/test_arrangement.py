@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from explorer.explore.arrangement import HELP_TEXTS, USUAL, Arrangement, Place
+from explorer.explore.arrangement import USUAL, Arrangement, Place
 from search.facets import FACET
 from tests.html import html_of
 
@@ -92,9 +92,9 @@ def test_choice_that_does_not_exist_is_refused_and_nothing_is_stored(reader):
 
 
 def test_every_facet_is_explained_where_it_stands(reader):
-    assert set(HELP_TEXTS) == set(FACET)
     explore, arrange = html_of(reader.get("/explore/")), html_of(reader.get(PAGE))
-    for key, text in HELP_TEXTS.items():
-        assert f'<summary title="{text}">{FACET[key].label} ' in explore
+    for key, spec in FACET.items():
+        text = spec.help_text
+        assert f'<summary title="{text}">{spec.label} ' in explore
         assert text in arrange
         assert text in html_of(reader.get(f"/facets/{key}/"))

@@ -14,9 +14,10 @@ from memories import recalls
 from memories.models import Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
+from tests.search.conftest import BOTH_ENGINES
 from tests.unified_corpus import AtOnce
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, BOTH_ENGINES]
 
 
 def client_for(**rights):

@@ -34,20 +34,6 @@ def test_each_cell_of_the_page_leads_to_as_many_memories(reader):
         assert re.search(rf"{count} memor(y|ies)", html_of(reader.get(url.replace("&amp;", "&")))), name
 
 
-@pytest.mark.django_db
-def test_colour_by_what_is_expected_says_how_much(reader):
-    page = html_of(reader.get("/explore/matrix/?rows=tag&columns=type&project=tea&shade=typical"))
-    assert "tea, decision: 2, 1.0 expected" in page
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
-def test_a_facet_against_itself_is_shown_over_time_instead(reader):
-    page = html_of(reader.get("/explore/matrix/?rows=type&columns=type"))
-    assert "Types by time" in page
-    assert "type against itself says nothing" in page
-
-
 def called(querystring, **key):
     raw = make_key(name="agent", scopes=["read"], viewer=command_viewer(), **key).raw
     return Client(headers={"Authorization": f"Bearer {raw}"}).get(f"/api/matrix?{querystring}").json()

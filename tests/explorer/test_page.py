@@ -5,17 +5,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from explorer.explore.page import build_context, problem_notices, typed_notices
-from explorer.explore.values_page import build_values_context
+from explorer.explore.answer import PageAnswer
+from explorer.explore.page import ExplorerContext, problem_notices, typed_notices
 from explorer.page_query import PageQuery
 from search.baseline_counts import CorpusCounts
-from search.facets import DateBuckets, Facet, FacetValue
-from search.histogram import Bar, Histogram
-from search.query import Interval
-from search.result import FacetListing, FacetPage, FilterRelaxation, SearchWarning
+from search.facets import Facet, FacetValue
+from search.result import FilterRelaxation
 from search.typed import understand
-from tests.explorer.contexts import CORPUS, answer, context_of, hit, panel_of, query_of, tag_values
-from text.highlight import MarkedText
+from tests.explorer.contexts import CORPUS, answer, context_of, panel_of, query_of, tag_values
 
 # --- results ------------------------------------------------------------------------------------------------------
 
@@ -39,51 +36,6 @@ def test_hit_links_keep_the_query():
     assert context_of().hits[0].url == "/m/7/"
 
 
-def test_hit_without_title_is_called_by_its_id():
-    assert context_of(hits=(hit(title=()),)).hits[0].title[0].text == "Memory 7"
-
-
-@pytest.mark.parametrize(
-    ("memory_type", "family"),
-    [
-        pytest.param("bugfix", "fix", id="bugfix"),
-        pytest.param("standards-track", "decision", id="standards-track"),
-        pytest.param("feature_request", "feature", id="feature_request"),
-        pytest.param("test", "test", id="test"),
-        pytest.param("til", "note", id="til"),
-    ],
-)
-def test_type_has_a_family(memory_type, family):
-    assert context_of(hits=(hit(memory_type=memory_type),)).hits[0].family == family
-
-
-def test_title_has_no_marks_of_markdown_and_the_project_its_name():
-    title = (MarkedText("Set *", marked=False), MarkedText("timeout", marked=True), MarkedText("*", marked=False))
-    card = context_of(hits=(hit(title=title, project="lantern", project_name="Lantern"),)).hits[0]
-    assert card.title == (MarkedText("Set ", marked=False), MarkedText("timeout", marked=True))
-    assert (card.project.label, card.project.url) == ("Lantern", "/explore/?project=lantern")
-
-
-def test_reasons_of_a_hit_are_left_out_until_they_are_opened():
-    closed = context_of("q=kettle").hits[0]
-    assert (closed.has_why, closed.why) == (True, ())
-    opened = context_of("q=kettle", opened={"why-7"}).hits[0]
-    assert [reason.label for reason in opened.why][:1] == ["Words"]
-    assert not context_of().hits[0].has_why
-
-
-def test_sort_that_comes_by_itself_is_sent_as_nothing():
-    assert [(option.value, option.selected) for option in context_of().sorts] == [
-        ("", True),
-        ("oldest", False),
-        ("updated", False),
-        ("title", False),
-        ("recalled", False),
-    ]
-    ranked = context_of("q=tea&sort=newest").sorts
-    assert [(option.value, option.selected) for option in ranked][:2] == [("", False), ("newest", True)]
-
-
 def test_pager_shows_the_ends_and_what_is_near():
     pager = context_of("page=10", total=1_000).pager
     assert [page.label for page in pager.pages] == ["1", "…", "8", "9", "10", "11", "12", "…", "40"]
@@ -92,14 +44,6 @@ def test_pager_shows_the_ends_and_what_is_near():
     assert pager.next_url == "/explore/?page=11"
     assert pager.span == "226–250 of 1,000"
     assert pager.pages[0].url == "/explore/"
-
-
-def test_a_gap_of_one_page_is_that_page():
-    assert [p.label for p in context_of("page=5", total=200).pager.pages] == ["1", "2", "3", "4", "5", "6", "7", "8"]
-
-
-def test_few_results_need_no_pager():
-    assert context_of().pager is None
 
 
 def test_title_status_and_total():
@@ -113,7 +57,7 @@ def test_title_status_and_total():
 
 def test_match_is_explained_with_the_time_it_took():
     assert (
-        context_of(matched_by="112 contain “harbour”", timings={"search": 13.6}).matched
+        context_of(matched_by="112 contain “harbour”", timings={"search": 13.6}).match_text
         == "112 contain “harbour” · 14 ms"
     )
 
@@ -134,7 +78,9 @@ def test_hidden_memories_are_named_with_a_way_to_them():
 )
 def test_zero_results_say_once_that_no_memory_has_the_words(words, shown):
     query = query_of("q=zebra")
-    found = build_context(query, answer(query, total=0, hits=(), matched_by=words, corpus=CORPUS)).matched
+    found = ExplorerContext(
+        query, PageAnswer(answer(query, total=0, hits=(), matched_by=words, corpus=CORPUS))
+    ).match_text
     assert re.fullmatch(rf"{shown} \d+ ms", found)
 
 
@@ -144,7 +90,7 @@ def test_empty_state_names_the_filters_and_what_each_removal_would_give():
         FilterRelaxation("q", "zebra", "the words “zebra”", 0, query_of("tag=tea")),
         FilterRelaxation("tag", "tea", "tag tea", 14, query_of("q=zebra")),
     )
-    context = build_context(query, answer(query, total=0, hits=(), relaxations=without, corpus=CORPUS))
+    context = ExplorerContext(query, PageAnswer(answer(query, total=0, hits=(), relaxations=without, corpus=CORPUS)))
     assert context.empty.message == "Nothing matches the words “zebra”, tag tea."
     assert [(link.label, link.count, link.url) for link in context.empty.relaxations] == [
         ("the words “zebra”", "0", ""),
@@ -179,27 +125,6 @@ def test_part_that_is_no_filter_is_named_with_the_reason():
     assert not notice.is_error
 
 
-def test_names_that_are_suggested_are_names_of_the_list():
-    _, problems = PageQuery.read([("date", "updated")])
-    notice = problem_notices(problems)[0]
-    suggested = re.findall("“([^”]+)”", notice.suggestion)
-    assert suggested
-    assert set(suggested) <= set(notice.details.removeprefix("The parameters are ").rstrip(".").split(", "))
-
-
-def test_warning_about_a_name_links_to_what_may_have_been_meant():
-    warning = SearchWarning("No tag is named “te”.", "tag", ("tea",))
-    notice = context_of("tag=te", warnings=(warning,)).notices[0]
-    assert notice.links[0].url == "/explore/?tag=tea"
-    assert not notice.is_error
-
-
-def test_page_past_the_last_links_to_the_last():
-    warning = SearchWarning("Page 9 is past the last page, 2.", "page")
-    notice = context_of("page=9&q=tea", total=30, warnings=(warning,)).notices[0]
-    assert notice.links[0].url == "/explore/?q=tea&page=2"
-
-
 # --- words, meaning, and numbers that are lower bounds ------------------------------------------------------------
 
 
@@ -213,22 +138,11 @@ def test_ways_to_look_for_a_text_are_offered_and_the_default_is_not_sent():
     assert [o.value for o in context_of("q=tea&mode=keyword").modes if o.selected] == ["keyword"]
 
 
-def test_mode_of_a_link_is_offered_where_it_is_another():
-    assert [(o.value, o.label) for o in context_of("mode=faceted").modes if o.selected] == [
-        ("faceted", "Filters, then words + meaning")
-    ]
-
-
 def test_mode_is_in_every_link_and_has_a_control_of_its_own():
     context = context_of("q=tea&mode=keyword", facets=(Facet("tag", tag_values(3), distinct=1),), total=60)
     assert context.hits[0].url == "/m/7/?ctx=q%3Dtea%26mode%3Dkeyword"
     assert context.pager.next_url == "/explore/?q=tea&mode=keyword&page=2"
     assert context.hidden == ()
-
-
-def test_exact_total_has_no_other_name():
-    context = context_of("q=tea")
-    assert (context.total, context.total_name, context.status) == ("12", "", "12 memories")
 
 
 def test_lower_bound_of_the_total_is_written_with_a_plus_and_read_as_at_least():
@@ -254,52 +168,7 @@ def test_what_an_exclusion_hides_is_not_told_from_two_lower_bounds():
     assert (row.count, row.accessible_name) == ("", "Excluded: wip. Untick to allow it again")
 
 
-def test_lower_bounds_over_time_are_marked_in_bars_ranges_and_caption():
-    bars = (Bar("2026-05-01", "2026-05-31", "May 2026", 31, 31),)
-    histogram = Histogram(Interval.MONTH, bars, at_least=True)
-    plot = context_of("q=x", histogram=histogram, quick_ranges=DateBuckets(1, 2, 3, 4, 5)).plot
-    assert (plot.bars[0].name, plot.bars[0].all) == ("May 2026: at least 31", "31+")
-    assert plot.caption == "May 2026, by month · peak 31+ in May 2026"
-    assert (plot.ranges[0].name, plot.ranges[0].count) == ("7 d 1+, last 7 days", "1+")
-    assert plot.at_least
-
-
-def test_lower_bounds_are_marked_on_the_page_of_a_facet():
-    facet = Facet("tag", tag_values(9), distinct=1, at_least=True)
-    query = query_of("q=x")
-    values = build_values_context(query, FacetPage(facet, FacetListing(), total=1_000, at_least=True, corpus=CORPUS))
-    assert values.summary == "1+ values of 1,000+ memories"
-    assert values.results_label == "Show 1,000+ memories"
-    level = FacetPage(facet, FacetListing(parent="brewing"), total=1_000, corpus=CORPUS)
-    assert build_values_context(query, level).summary == "1+ values below"
-    assert values.rows[0].accessible_name == "tag0, at least 9"
-
-
 def test_lower_bound_without_a_filter_is_marked():
     without = FilterRelaxation("tag", "tea", "tag tea", 1_000, query_of("q=x"), at_least=True)
     empty = context_of("q=x&tag=tea", total=0, hits=(), relaxations=(without,)).empty
     assert empty.relaxations[0].count == "1,000+"
-
-
-def test_what_changed_lately_is_a_chip_that_can_be_removed():
-    context = context_of("updated_since=7d&tag=tea")
-    (chip,) = [chip for chip in context.chips if chip.id == "chip-updated"]
-    assert (chip.label, chip.parts[0].label, chip.parts[0].remove_url) == (
-        "changed",
-        "last 7 days",
-        "/explore/?tag=tea",
-    )
-
-
-def test_recalls_are_chips_that_can_be_removed():
-    chips = {chip.id: chip for chip in context_of("recalled_since=30d&-recalled_since=ever").chips}
-    (since,), (never,) = chips["chip-recalled"].parts, chips["chip-not-recalled"].parts
-    assert (since.label, since.remove_url) == ("last 30 days", "/explore/?-recalled_since=ever")
-    assert (never.label, never.remove_url) == ("ever", "/explore/?recalled_since=30d")
-
-
-def test_facets_of_the_results_alone_say_so():
-    (notice,) = context_of("tag=tea&facet_scope=results").notices
-    assert notice.text == "The facets count these results alone."
-    assert notice.links[0].url == "/explore/?tag=tea"
-    assert context_of("tag=tea").notices == ()

@@ -2,12 +2,9 @@
 
 from dataclasses import replace
 
-import pytest
-
-from explorer.explore.sidebar import row_id
 from explorer.explore.values_page import build_values_context
 from search.facets import Facet, FacetValue
-from search.result import FacetListing, FacetPage, Initial
+from search.result import FacetListing, FacetPage
 from tests.explorer.contexts import CORPUS, context_of, panel_of, query_of, tag_values
 
 # --- facets -------------------------------------------------------------------------------------------------------
@@ -17,20 +14,6 @@ def test_count_stands_beside_that_of_the_corpus():
     row = panel_of(Facet("tag", (FacetValue("tea", "tea", 12, ref="tea"),), distinct=1)).rows[0]
     assert (row.name, row.value, row.count, row.corpus, row.share) == ("tag", "tea", "12", "340", 100)
     assert row.accessible_name == "tea, 12 of 340"
-
-
-@pytest.mark.parametrize("count", [340, 341])
-def test_corpus_that_says_nothing_more_than_the_count_is_left_out(count):
-    row = panel_of(Facet("tag", (FacetValue("tea", "tea", count, ref="tea"),), distinct=1)).rows[0]
-    assert (row.count, row.corpus) == (str(count), "")
-
-
-def test_six_rows_and_the_number_of_the_rest():
-    panel = panel_of(Facet("tag", tag_values(9, 8, 7, 6, 5, 4, 3), distinct=42))
-    assert [row.label for row in panel.rows] == ["tag0", "tag1", "tag2", "tag3", "tag4", "tag5"]
-    assert panel.more_label == "Show 36 more"
-    assert panel.more_url == "/facets/tag/"
-    assert panel.summary == "42 values"
 
 
 def test_chosen_values_are_listed_wherever_they_stand():
@@ -59,29 +42,6 @@ def test_links_of_a_row_are_whole_queries_on_the_page_of_all_values():
     assert (panel.rows[0].exclude_url, panel.exclude_url) == ("", "/facets/tag/?q=kettle")
 
 
-def test_closed_panel_has_no_rows_until_it_is_opened():
-    facet = Facet("author", tag_values(3, 2), distinct=2)
-    closed = context_of("q=tea", facets=(facet,)).panels[0]
-    assert (closed.is_missing, closed.rows, closed.summary) == (True, (), "2 values")
-    assert (closed.more_label, closed.more_url) == ("All 2 values", "/facets/author/?q=tea")
-    opened = context_of("q=tea", facets=(facet,), opened={"facet-author"}).panels[0]
-    assert not opened.is_missing
-    assert [row.label for row in opened.rows] == ["tag0", "tag1"]
-
-
-def test_no_value_is_a_row_with_its_count():
-    row = panel_of(Facet("entity", tag_values(1), distinct=1, no_value=5)).no_value
-    assert (row.name, row.value, row.label, row.count) == ("no", "entity", "No entity", "5")
-
-
-def test_switch_between_any_and_all_needs_two_ticks():
-    values = tuple(value._replace(selected=True) for value in tag_values(2, 1))
-    assert panel_of(Facet("tag", values[:1], distinct=2), "tag=tag0").all_switch is None
-    switch = panel_of(Facet("tag", values, distinct=2, requires_all=True), "tag=tag0&tag=tag1&tag.all=1").all_switch
-    assert (switch.name, switch.require_all) == ("tag.all", True)
-    assert panel_of(Facet("author", values, distinct=2), "author=tag0&author=tag1").all_switch is None
-
-
 def test_default_states_are_not_ticked():
     values = (FacetValue("active", "active", 12), FacetValue("archived", "archived", 3))
     panel = context_of(facets=(Facet("state", values, distinct=2),), opened={"facet-state"}).panels[0]
@@ -108,13 +68,6 @@ def test_what_has_no_control_is_sent_hidden():
         ("since", "7d"),
         ("page_size", "50"),
     ]
-
-
-def test_ids_of_rows_hold_any_value():
-    values = tuple(FacetValue(text, text, 1, ref=text) for text in ("a b", "a\tb", "<&>", "ä/ö"))
-    ids = [row.id for row in panel_of(Facet("tag", values, distinct=4)).rows]
-    assert len(set(ids)) == 4
-    assert all(part.isalnum() for row_id in ids for part in row_id.split("-"))
 
 
 # --- the tree -----------------------------------------------------------------------------------------------------
@@ -160,28 +113,6 @@ def test_tree_nests_and_opens_on_the_way_to_what_is_chosen():
     assert kitchen.title == "kitchen: 1 directly in it, 9 with subcategories"
 
 
-def test_branch_that_the_reader_has_open_keeps_its_rows():
-    facet = tree(("kitchen", 9, 1, True, False), ("yard", 5, 0, True, False), ("yard/dock", 4, 2, False, False))
-    yard = panel_of(facet).rows[1]
-    assert yard.children == ()
-    opened = context_of(facets=(facet,), opened={f"branch-{yard.id}"}).panels[0].rows[1]
-    assert [row.label for row in opened.children] == ["dock"]
-
-
-def test_level_that_is_not_at_hand_is_fetched_under_the_same_query():
-    panel = panel_of(tree(("yard", 5, 0, True, False)), "q=crane&sort=oldest")
-    assert panel.rows[0].children_url == "/facets/category/?q=crane&parent=yard&page_size=50"
-
-
-def test_ticked_parent_takes_its_children_in():
-    rows = (("yard", 5, 0, True, True), ("yard/dock", 4, 2, False, False))
-    child = panel_of(tree(*rows), "category=yard").rows[0].children[0]
-    assert child.implied
-    assert not child.checked
-    exact = panel_of(tree(*rows), "category=yard&subcategories=0").rows[0].children[0]
-    assert not exact.implied
-
-
 # --- chips --------------------------------------------------------------------------------------------------------
 
 
@@ -206,27 +137,6 @@ def test_chips_name_every_filter_and_remove_one_value_each():
     assert context.filter_count == 7
 
 
-@pytest.mark.parametrize(
-    ("querystring", "text"),
-    [
-        pytest.param("from=2026-03-01", "date from 1 Mar 2026", id="from"),
-        pytest.param("to=2026-03-01", "date to 1 Mar 2026", id="to"),
-        pytest.param("from=2026-03-01&to=2026-03-01", "date 1 Mar 2026", id="one day"),
-        pytest.param("from=2026-03-01&to=2026-04-02", "date 1 Mar 2026 – 2 Apr 2026", id="days"),
-        pytest.param("from=2025-01-01&to=2025-12-31", "date 2025", id="year"),
-        pytest.param("from=2026-03-01T10:00Z", "date from 1 Mar 2026, 10:00", id="time"),
-        pytest.param("since=7d", "date last 7 days", id="since"),
-        pytest.param("since=1y", "date last year", id="last year"),
-    ],
-)
-def test_dates_in_words(querystring, text):
-    assert context_of(querystring).chips[-1].text == text
-
-
-def test_all_of_the_tags_are_joined_by_and():
-    assert context_of("tag=a&tag=b&tag.all=1").chips[0].text == "tag a and b"
-
-
 # --- the values of one facet --------------------------------------------------------------------------------------
 
 
@@ -248,25 +158,6 @@ def test_values_page_keeps_the_query_and_its_own_listing_apart():
         ("sort", "name"),
     ]
     assert [link.current for link in context.sorts] == [False, True, False]
-
-
-def test_values_page_has_pages():
-    context = values_of(listing=FacetListing(page=2, page_size=2), distinct=6)
-    assert [page.label for page in context.pager.pages] == ["1", "2", "3"]
-    assert context.pager.pages[0].url == "/facets/tag/?page_size=2"
-    assert context.pager.pages[2].url == "/facets/tag/?page=3&page_size=2"
-
-
-def test_values_page_of_several_pages_leads_to_the_first_name_with_each_letter():
-    initials = (Initial("#", 0, "2fa"), Initial("B", 1, "black tea"), Initial("K", 3, "kettle"))
-    context = values_of("q=tea", FacetListing(page_size=2), distinct=6, initials=initials)
-    assert [(letter.label, letter.url) for letter in context.letters] == [
-        ("#", f"/facets/tag/?q=tea&page_size=2&sort=name#{row_id('tag', '2fa')}"),
-        ("B", f"/facets/tag/?q=tea&page_size=2&sort=name#{row_id('tag', 'black tea')}"),
-        ("K", f"/facets/tag/?q=tea&page_size=2&page=2&sort=name#{row_id('tag', 'kettle')}"),
-    ]
-    assert context.letters[0].name == "Names that begin with no letter"
-    assert values_of().letters == ()
 
 
 def test_level_of_the_tree_shows_last_names_and_the_way_down():

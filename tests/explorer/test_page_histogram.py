@@ -1,9 +1,5 @@
 """The histogram plot from hand-made results, without a database."""
 
-from dataclasses import replace
-from zoneinfo import ZoneInfo
-
-from explorer.page_query import PageQuery
 from search.facets import DateBuckets, FacetValue
 from search.histogram import Bar, Histogram
 from search.query import Interval
@@ -29,15 +25,6 @@ def test_bars_are_links_that_are_named_by_what_they_give():
     assert plot.bars[2].empty
 
 
-def test_bars_are_drawn_in_one_path_and_those_cut_by_the_dates_on_their_own():
-    plot = context_of("from=2026-04-16&to=2026-06-30", histogram=MONTHS).plot
-    assert plot.slots == 4
-    assert plot.all_path == "M0.07 100V50.0h0.86V100zM1.07 100V0.0h0.86V100zM3.07 100V60.0h0.86V100z"
-    assert plot.now_path == "M3.07 100V60.0h0.86V100z"
-    assert [(bar.x, bar.y, bar.height) for bar in plot.partial_bars] == [("26.750%", "75.00%", "25.00%")]
-    assert context_of(histogram=MONTHS).plot.all_path == ""
-
-
 def test_caption_says_when_by_what_and_where_it_peaks():
     assert context_of(histogram=MONTHS).plot.caption == "Apr 2026 – Jun 2026, by month · peak 8 in Jun 2026"
     chosen = context_of("from=2026-03-15&to=2026-08-31", histogram=MONTHS).plot.caption
@@ -48,12 +35,6 @@ def test_caption_says_when_by_what_and_where_it_peaks():
     assert context_of(histogram=years).plot.caption == "1990 – 1999, by 10 years · peak 3 in 1990–1999"
     day = Histogram(Interval.DAY, (Bar("2026-11-22", "2026-11-22", "22 Nov 2026", 3, 3),))
     assert context_of(histogram=day).plot.caption == "22 Nov 2026, by day · peak 3 on 22 Nov 2026"
-
-
-def test_memories_before_the_first_bar_are_counted_and_linked():
-    assert context_of("q=tea", histogram=MONTHS).plot.earlier is None
-    earlier = context_of("q=tea", histogram=replace(MONTHS, earlier=1_234)).plot.earlier
-    assert (earlier.label, earlier.url) == ("‹ 1,234 before 1 Mar 2026", "/explore/?q=tea&to=2026-02-28")
 
 
 def test_handles_stand_on_the_dates():
@@ -69,19 +50,6 @@ def test_handles_stand_on_the_dates():
     assert free.chosen_width == ""
 
 
-def test_hours_are_picked_in_local_time():
-    hour = Bar("2026-05-01T10:00+02:00", "2026-05-01T10:59+02:00", "1 May 2026, 10:00–10:59", 1, 1)
-    zone = ZoneInfo("Europe/Berlin")
-    plot = context_of(
-        "from=2026-05-01T10:00&to=2026-05-01T10:59", zone, histogram=Histogram(Interval.HOUR, (hour,))
-    ).plot
-    assert (plot.dates.type, plot.dates.step) == ("datetime-local", "")
-    assert (plot.dates.first, plot.dates.last) == ("2026-05-01T10:00", "2026-05-01T10:59")
-    assert plot.bars[0].first == "2026-05-01T10:00"
-    assert plot.bars[0].url == "/explore/?from=2026-05-01T10%3A00%2B02%3A00&to=2026-05-01T10%3A59%2B02%3A00"
-    assert plot.handles[0].value == 0
-
-
 def test_quick_ranges_have_counts_and_the_current_one_is_taken_off_again():
     plot = context_of("since=30d", histogram=MONTHS, quick_ranges=DateBuckets(0, 4, 9, 1_200, 3)).plot
     assert [(r.label, r.count, r.current, r.empty) for r in plot.ranges] == [
@@ -93,25 +61,6 @@ def test_quick_ranges_have_counts_and_the_current_one_is_taken_off_again():
     assert plot.ranges[0].url == "/explore/?since=7d"
     assert plot.ranges[1].url == "/explore/"
     assert plot.ranges[3].name == "1 y 1,200, last year"
-
-
-def test_too_fine_a_choice_is_explained():
-    plot = context_of(histogram=replace(MONTHS, coarsened_from=Interval.DAY)).plot
-    assert plot.note == "Too many bars by day; shown by month."
-
-
-def test_label_near_the_right_edge_ends_with_its_bar():
-    years = tuple(Bar(f"{year}-01-01", f"{year}-12-31", str(year), 1, 1) for year in range(1996, 2028))
-    ticks = context_of(histogram=Histogram(Interval.YEAR, years)).plot.ticks
-    assert [(tick.label, tick.x, tick.is_last) for tick in ticks][-2:] == [
-        ("2024", "87.500%", False),
-        ("2026", "96.875%", True),
-    ]
-
-
-def test_ticks_stand_where_a_quarter_or_a_year_begins():
-    ticks = context_of(histogram=MONTHS).plot.ticks
-    assert [(tick.label, tick.x) for tick in ticks] == [("Apr", "25.000%")]
 
 
 # --- divided by a facet -------------------------------------------------------------------------------------------
@@ -148,8 +97,3 @@ def test_facets_that_divide_a_bar_are_offered():
     plot = context_of("split=agent", histogram=Histogram(bars=bars)).plot
     assert [option.value for option in plot.splits] == ["", "project", "type", "agent", "source", "state"]
     assert [option.value for option in plot.splits if option.selected] == ["agent"]
-
-
-def test_a_facet_of_several_values_divides_nothing():
-    _, problems = PageQuery.read([("split", "tag")])
-    assert "must be one of project, type, agent, source, state" in problems[0].message

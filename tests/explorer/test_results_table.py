@@ -52,11 +52,6 @@ def test_every_cell_has_the_values_of_its_memory():
     }
 
 
-def test_a_value_of_a_cell_is_a_filter_that_keeps_the_view():
-    (row,) = context_of("view=table&q=kettle").table.rows
-    assert row.cells[0].links[0].url == "/explore/?q=kettle&type=bugfix&view=table"
-
-
 @pytest.mark.parametrize(
     ("query", "key", "is_sorted", "url"),
     [
@@ -87,23 +82,3 @@ def test_all_views_show_the_same_memories(reader, view):
     shown = html_of(reader.get(f"/explore/?tag=kettle&view={view}", follow=True))
     assert re.findall(r'id="tick-(\d+)"', shown) == expected
     assert len(expected) == 2
-
-
-@pytest.mark.django_db
-def test_the_default_columns_are_no_part_of_the_address(reader):
-    ticked = "&".join(f"column={column}" for column in ("type", "project", "category", "tag", "created", "number"))
-    response = reader.get(f"/explore/?view=table&{ticked}")
-    assert (response.status_code, response["Location"]) == (302, "/explore/?view=table")
-
-
-@pytest.mark.django_db
-def test_an_unknown_column_or_view_is_named_with_those_there_are(reader):
-    shown = html_of(reader.get("/explore/?view=cards&column=size"))
-    assert "list, compact, table" in shown or "&#x27;list&#x27;" in shown
-    assert "importance" in shown
-
-
-@pytest.mark.django_db
-def test_the_api_call_of_a_page_leaves_its_view_out(reader):
-    shown = html_of(reader.get("/explore/?tag=kettle&view=table"))
-    assert "search?tag=kettle&quot;" in shown

@@ -10,10 +10,9 @@ from django.test import Client
 from access.keys import make_key
 from access.models import Membership
 from access.viewer import Viewer, command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from memories.models import Project
-from search.engines.base import EngineTimeoutError
 from search.models import SavedView, ViewMark
 from tests.html import html_of
 
@@ -73,20 +72,6 @@ def test_every_link_stays_in_the_view_and_a_difference_is_named(reader, view):
     assert "/api/search?project=tea&amp;tag=tea&quot;" in html_of(page)
 
 
-@pytest.mark.parametrize("query", ["tag=tea&type=note", "type=note&tag=tea&page=2&page_size=50"])
-def test_order_of_filters_and_the_page_are_no_difference(reader, view, query):
-    assert "Modified" not in bar(reader.get(f"/explore/?{query}&v={view.pk}", follow=True))
-
-
-def test_view_has_the_presentation_of_the_page_too(reader):
-    page = reader.post("/views/new/", {"query": "type=note&view=table&column=tag&page=2", "name": "Table"}, follow=True)
-    stored = SavedView.objects.get()
-    assert (stored.query, stored.presentation) == ("type=note", "view=table&column=tag")
-    address = f"/explore/?type=note&view=table&column=tag&v={stored.pk}"
-    assert page.redirect_chain[-1][0] == address
-    assert "Modified" in bar(reader.get(address.replace("&column=tag", "")))
-
-
 def test_saving_over_a_view_stores_the_query(reader, view):
     done = reader.post(f"/views/{view.pk}/edit/", {"query": f"tag=guests&v={view.pk}"}, follow=True)
     assert done.redirect_chain[-1][0] == f"/explore/?tag=guests&v={view.pk}"
@@ -99,32 +84,6 @@ def test_name_that_is_taken_is_refused_with_what_was_typed(reader, view):
     assert "You already have a view named “tea notes”." in html_of(page)
     assert 'name="query" value="tag=guests"' in html_of(page)
     assert SavedView.objects.count() == 1
-
-
-def test_forms_show_what_the_view_finds_and_propose_a_name(reader, view, monkeypatch):
-    for page in ("/views/new/?tag=tea&type=note", f"/views/{view.pk}/edit/", f"/views/{view.pk}/feed/"):
-        text = html_of(reader.get(page))
-        found = text.partition('<aside class="found-now"')[2]
-        count = re.search(r"It finds <a [^>]*>(\d+) memor", found)[1]
-        assert int(count) == found.count('<li><a href="/m/') > 0, page
-        assert "<span>tag tea</span>" in found
-    assert 'value="Type note, tag tea"' in html_of(reader.get("/views/new/?tag=tea&type=note"))
-
-    def late(*args, **kwargs):
-        raise EngineTimeoutError
-
-    monkeypatch.setattr("explorer.views.page.run", late)
-    assert ">Look in Explore</a>" in html_of(reader.get("/views/new/?tag=tea&type=note"))
-
-
-def test_list_counts_after_the_page_or_without_scripts_on_request(reader, view):
-    page = html_of(reader.get("/views/"))
-    assert 'hx-trigger="load"' in page
-    assert "Tea notes" in page
-    fragment = html_of(reader.get("/views/", headers={"HX-Request": "true", "HX-Target": "views"}))
-    assert f'<p class="count"><a href="/views/{view.pk}/">1</a>' in fragment
-    assert "hx-trigger" not in fragment
-    assert f'<p class="count"><a href="/views/{view.pk}/">1</a>' in html_of(reader.get("/views/?counts=1"))
 
 
 def test_pin_and_beginning_belong_to_each_person(reader, view, other):
@@ -150,13 +109,6 @@ def test_deleting_a_view_leaves_its_address_not_found(reader, view):
     reader.post(f"/views/{view.pk}/delete/")
     assert reader.get(f"/views/{view.pk}/").status_code == 404
     assert reader.get(f"/explore/?tag=tea&v={view.pk}").status_code == 200
-
-
-def test_ready_made_searches_are_understood(reader):
-    page = html_of(reader.get("/views/"))
-    for query in ("since=7d", "state=proposed", "no=category", "no=tag", "no=agent", "state=superseded"):
-        assert f'href="/explore/?{query}"' in page
-    assert "Without a tag" in html_of(reader.get("/views/new/?name=Without+a+tag&no=tag"))
 
 
 def test_ready_made_searches_are_counted_as_the_explore_page_counts_them(reader):
@@ -209,46 +161,6 @@ def test_agent_gets_the_arguments_of_the_same_search(reader, view):
     arguments = json.loads(row["search"])
     assert arguments == {"type": ["note"], "tag": ["tea"]}
     assert json.loads(call(TOOL["search"], arguments | {"format": "json"}, key))["total"] == 1
-
-
-def test_agent_gets_the_number_of_views_that_are_not_listed_too(reader, view, monkeypatch):
-    reader.post("/views/new/", {"query": "tag=boat", "name": "Boats"})
-    monkeypatch.setattr("agent_tools.memory_tools._VIEWS", 1)
-    listed = json.loads(call(TOOL["views"], {"format": "json"}, command_viewer()))
-    assert (listed["total"], [one["name"] for one in listed["views"]]) == (2, ["Boats"])
-
-
-def test_form_names_the_parameters_that_it_cannot_save(reader):
-    page = html_of(reader.get("/views/new/?type=note&colour_of=red"))
-    assert "“colour_of” is not a parameter of this page." in page
-    assert '<input type="hidden" name="query" value="type=note&amp;colour_of=red">' in page
-
-
-def test_only_so_many_views_are_counted_for_one_page(reader, view, monkeypatch):
-    monkeypatch.setattr("search.saved_views.MOST_COUNTED", 0)
-    assert "is not among the first" in html_of(reader.get("/views/?counts=1"))
-
-
-@pytest.mark.parametrize("address", ["explore", "nowhere", "admin:index", "//other.example/", ""])
-def test_after_a_pin_the_reader_is_back_on_a_page_of_this_site(reader, view, address):
-    reply = reader.post(f"/views/{view.pk}/mark/", {"pinned": "1", "next": address})
-    assert (reply.status_code, reply["Location"]) == (302, address if address in {"explore", "nowhere"} else "/views/")
-
-
-def test_menu_leads_to_all_memories_once_the_view_to_begin_with_is_not_shared_any_more(reader, view, other):
-    other.post(f"/views/{view.pk}/mark/", {"default": "1"})
-    menu = f'href="/views/{view.pk}/" data-go="e"'
-    assert menu in html_of(other.get("/views/"))
-    reader.post(f"/views/{view.pk}/edit/", {"name": "Tea notes", "visibility": "private"})
-    assert menu not in html_of(other.get("/views/"))
-    assert 'href="/explore/" data-go="e"' in html_of(other.get("/views/"))
-
-
-def test_query_that_is_not_understood_replaces_none(reader, view):
-    reply = reader.post(f"/views/{view.pk}/edit/", {"query": "tag=tea&since=whenever"}, follow=True)
-    assert "since" in html_of(reply)
-    view.refresh_from_db()
-    assert view.query == "type=note&tag=tea"
 
 
 def test_slice_without_a_filter_that_is_not_understood_is_not_saved_over_a_view(reader, view):

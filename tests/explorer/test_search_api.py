@@ -55,13 +55,6 @@ def test_page_of_memories_has_the_shape_of_the_specification(corpus, engine, cal
     assert reply["took_ms"] > 0
 
 
-def test_nothing_asked_finds_everything_and_says_what_is_hidden(corpus, caller):
-    reply = found(caller)
-    assert (reply["total"], reply["hidden"]) == (14, 2)
-    assert reply["memories"][0]["title"] == "Serve tea on the boat"
-    assert reply["memories"][0]["score"] is None
-
-
 def test_facets_are_absent_unless_asked_for(corpus, caller):
     counted = {"facets", "no_value", "facet_notes", "unavailable"}
     assert counted.isdisjoint(found(caller))
@@ -81,12 +74,6 @@ def test_facets_are_objects_of_counts(corpus, caller):
     assert reply["no_value"]["categories"] == 3
     assert reply["facet_notes"] == {}
     assert reply["unavailable"] == {}
-
-
-def test_counts_are_sorted_largest_first(corpus, caller):
-    for name, counts in found(caller, "include_facets=1")["facets"].items():
-        if name not in {"date_buckets", "histogram"}:
-            assert list(counts.values()) == sorted(counts.values(), reverse=True), name
 
 
 def test_date_buckets_are_the_five_of_the_specification(corpus, caller):
@@ -111,13 +98,6 @@ def test_the_values_of_a_facet_are_counted_over_the_choices_or_the_results(corpu
     assert caller.get("/api/facets/type?facet_scope=all").status_code == 422
 
 
-def test_bar_of_the_histogram_gives_the_number_on_it(corpus, caller):
-    histogram = found(caller, "include_facets=1")["facets"]["histogram"]
-    assert sum(bar["count"] for bar in histogram["bars"]) == 14
-    tallest = max(histogram["bars"], key=lambda bar: bar["count"])
-    assert found(caller, f"from={tallest['first']}&to={tallest['last']}")["total"] == tallest["count"]
-
-
 def test_facets_are_equal_on_every_page(corpus, caller):
     pages = [found(caller, f"include_facets=1&page_size=5&page={page}") for page in (1, 2, 3)]
     assert [len(page["memories"]) for page in pages] == [5, 5, 4]
@@ -125,13 +105,6 @@ def test_facets_are_equal_on_every_page(corpus, caller):
     assert len({hit["id"] for page in pages for hit in page["memories"]}) == 14
     for part in ("facets", "no_value", "facet_notes", "total"):
         assert pages[0][part] == pages[1][part] == pages[2][part]
-
-
-def test_page_past_the_last_is_empty_and_says_so(corpus, caller):
-    reply = found(caller, "page=99&include_facets=1")
-    assert reply["memories"] == []
-    assert reply["total"] == 14
-    assert [warning["parameter"] for warning in reply["warnings"]] == ["page"]
 
 
 def test_values_with_a_comma_between_them_are_answered_with_how_to_give_several(corpus, engine, caller):
@@ -164,45 +137,11 @@ def test_names_of_the_specifications_mean_the_same(corpus, caller, spelt, canoni
     assert {k: v for k, v in one["filters"].items() if k != "mode"} == other["filters"]
 
 
-def test_filters_are_echoed_by_canonical_name(corpus, caller):
-    reply = found(caller, "q=tea&tags=tea&-type=note&start_date=2024-01-01&include_facets=1&page_size=3")
-    assert reply["filters"] == {"q": "tea", "tag": ["tea"], "-type": ["note"], "from": "2024-01-01"}
-
-
 def test_dates_that_end_before_they_start_give_nothing_and_a_warning(corpus, caller):
     reply = found(caller, "mode=faceted&start_date=2025-01-01&end_date=2024-01-01&include_facets=1")
     assert (reply["total"], reply["memories"]) == (0, [])
     assert "ends before it starts" in reply["warnings"][0]["message"]
     assert reply["facets"]["date_buckets"] == {"last_7d": 0, "last_30d": 0, "last_90d": 0, "last_year": 0, "older": 0}
-
-
-def test_value_that_nothing_has_is_warned_of_with_what_was_meant(corpus, caller):
-    reply = found(caller, "tag=kettel&include_facets=1")
-    assert reply["total"] == 0
-    warning = reply["warnings"][0]
-    assert (warning["parameter"], warning["did_you_mean"]) == ("tag", ["kettle"])
-    # Selected values are listed even with a count of 0.
-    assert reply["facets"]["tags"]["kettel"] == 0
-
-
-def test_query_that_finds_nothing_says_what_leaving_a_filter_out_would_give(corpus, caller):
-    without = found(caller, "type=idea&tag=crane")["relaxations"]
-    assert {(part["parameter"], part["value"], part["count"]) for part in without} == {
-        ("type", "idea", 3),
-        ("tag", "crane", 1),
-    }
-
-
-def test_ticking_a_value_gives_the_number_it_showed(corpus, caller):
-    facets = found(caller, "project=tea&include_facets=1")["facets"]
-    for spec in FACETS:
-        if spec.key == "project":
-            continue
-        for value, count in facets[spec.api_name].items():
-            assert caller.get("/api/search", {"project": "tea", spec.key: value}).json()["total"] == count, (
-                spec,
-                value,
-            )
 
 
 def test_facet_with_more_values_than_fit_says_so(corpus, caller, monkeypatch):
@@ -260,15 +199,6 @@ def test_key_of_a_project_sees_numbers_of_that_project_alone(corpus):
     assert "tea" not in {v["value"] for v in found(caller, "", "/api/facets/project")["values"]}
 
 
-def test_answer_tells_its_timings(corpus, caller):
-    plain = caller.get("/api/search")["Server-Timing"]
-    counted = caller.get("/api/search?include_facets=1")["Server-Timing"]
-    for stage in ("search;dur=", "hits;dur=", "total;dur="):
-        assert stage in plain
-    assert "facets;dur=" not in plain
-    assert "facets;dur=" in counted
-
-
 def test_statements_grow_with_neither_hits_nor_values(corpus, caller):
     # The counts of the corpus are cached.
     found(caller, "include_facets=1")
@@ -280,10 +210,6 @@ def test_statements_grow_with_neither_hits_nor_values(corpus, caller):
             found(caller, f"include_facets=1&page_size={size}")
         spent.append(len(queries))
     assert spent[0] == spent[1]
-
-
-def test_text_is_text_and_not_escapes(corpus, caller):
-    assert "Überführung nach Kiel" in caller.get("/api/search?q=Kiel").text
 
 
 # --- facets ------------------------------------------------------------------------------------------------------
@@ -311,30 +237,6 @@ def test_facet_is_found_by_either_name_and_paged_by_name_or_count(corpus, caller
     ]
     assert by_name == sorted(by_name)
     assert len(by_name) == 10
-
-
-def test_facet_is_searched_under_the_query(corpus, caller):
-    reply = found(caller, "search=KE&q=tea&project=tea", "/api/facets/tag")
-    assert [value["value"] for value in reply["values"]] == []
-    assert [value["value"] for value in found(caller, "search=KE", "/api/facets/tag")["values"]] == ["kettle"]
-
-
-def test_facet_of_categories_lists_the_children_of_one(corpus, caller):
-    reply = found(caller, "parent=yard", "/api/facets/category")
-    assert {value["value"]: (value["count"], value["own_count"]) for value in reply["values"]} == {
-        "yard/dock": (3, 2),
-        "yard/wood": (1, 1),
-    }
-    assert {value["value"]: value["has_children"] for value in reply["values"]} == {
-        "yard/dock": True,
-        "yard/wood": False,
-    }
-
-
-def test_page_of_a_facet_past_the_last_says_so(corpus, caller):
-    reply = found(caller, "page=99", "/api/facets/tag")
-    assert reply["values"] == []
-    assert [warning["parameter"] for warning in reply["warnings"]] == ["page"]
 
 
 # --- the document ------------------------------------------------------------------------------------------------

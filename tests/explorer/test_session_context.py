@@ -44,22 +44,6 @@ def test_context_lists_each_memory_once_where_it_matters_most(corpus):
     assert "No sugar on the tables" not in found.text
 
 
-def test_context_of_several_projects_names_the_project_of_each_memory(corpus):
-    assert "decision: Teak for the deck (boat)" in context(project=["tea", "boat"]).text
-    assert "decision: Teak for the deck (boat)" in context().text
-    assert "(boat)" not in context(project="boat").text
-
-
-def test_smaller_budget_leaves_out_the_last_memories_of_every_section(corpus):
-    whole, small = context(), context(budget=200)
-    assert estimated_tokens(small.text) <= 200 < estimated_tokens(whole.text)
-    assert titles(small)["pinned"][:1] == titles(whole)["pinned"][:1]
-    assert titles(small)["decisions"][:1] == titles(whole)["decisions"][:1]
-    assert any(section.has_more for section in small.sections)
-    assert "- more: search(" in small.text
-    assert context(budget=200).text == small.text
-
-
 def test_context_tells_nothing_of_other_projects(corpus):
     viewer = viewer_of_key(key_of_boat().key)
     found = context(viewer)

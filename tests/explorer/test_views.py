@@ -3,21 +3,20 @@
 import gc
 import re
 import weakref
-from datetime import UTC, datetime
-from html import unescape
-from urllib.parse import parse_qsl, unquote_plus
-from zoneinfo import ZoneInfo
+from urllib.parse import unquote_plus
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
+from django.core.exceptions import PermissionDenied
 from django.core.management import call_command
 from django.test import Client
+from django.views.defaults import permission_denied
 from django_htmx.middleware import HtmxDetails
 
 from access.models import Membership
+from config.urls import bad_request, server_error
 from explorer.http import page_response
 from memories.models import Memory, Project
-from search.query import SearchQuery
 from tests.html import html_of
 
 HTMX = {"HTTP_HX_REQUEST": "true", "HTTP_HX_TARGET": "explorer"}
@@ -99,24 +98,6 @@ def test_form_leads_to_the_canonical_address(reader, given, canonical):
     assert reader.get(canonical).status_code == 200
 
 
-def test_fragment_sends_the_canonical_address_to_the_address_bar(reader):
-    response = reader.get("/explore/?q=&tag=tea&from=", **HTMX, HTTP_HX_CURRENT_URL="http://testserver/explore/")
-    assert response.status_code == 200
-    assert response["HX-Push-Url"] == "/explore/?tag=tea"
-
-
-def test_typing_replaces_the_address(reader):
-    response = reader.get("/explore/?q=te", **HTMX, HTTP_X_TYPING="1")
-    assert response["HX-Replace-Url"] == "/explore/?q=te"
-    assert "HX-Push-Url" not in response
-
-
-def test_asking_again_for_the_same_adds_no_history(reader):
-    here = "http://testserver/explore/?tag=tea"
-    response = reader.get("/explore/?tag=tea&q=", **HTMX, HTTP_HX_CURRENT_URL=here)
-    assert response["HX-Replace-Url"] == "/explore/?tag=tea"
-
-
 # --- fragments ----------------------------------------------------------------------------------------------------
 
 
@@ -127,17 +108,6 @@ def test_fragment_holds_the_explorer_and_its_title_alone(reader):
     assert html_of(response).strip().startswith("<title>")
     assert 'id="explorer"' in html_of(response)
     assert 'data-status="4 memories"' in html_of(response)
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        pytest.param({"HTTP_HX_BOOSTED": "true"}, id="boosted"),
-        pytest.param({"HTTP_HX_HISTORY_RESTORE_REQUEST": "true"}, id="history"),
-    ],
-)
-def test_links_taken_over_and_back_get_the_whole_page(reader, headers):
-    assert "<html" in html_of(reader.get("/explore/?tag=tea", **HTMX, **headers))
 
 
 def test_fragment_and_page_agree(reader):
@@ -180,42 +150,6 @@ def test_form_sends_the_query_that_it_shows(reader, querystring):
     wanted = [tuple(pair) for pair in re.findall(r"([^&=]+)=([^&]*)", querystring)]
     decoded = [(key, value.replace("%2F", "/").replace("+", " ")) for key, value in wanted]
     assert sorted(sent) == sorted(decoded)
-
-
-DATES = [
-    pytest.param("from=2026-01-01&to=2026-12-31", "date", id="days"),
-    pytest.param("to=2026-12-31", "date", id="one end"),
-    pytest.param("from=2026-01-01&to=9999-12-31", "date", id="last day there is"),
-    pytest.param("from=2026-01-01T00:00Z&to=2026-12-31", "datetime-local", id="time and day"),
-    pytest.param("from=2025-12-31T23:00Z&to=2026-12-31", "date", id="whole days of the zone"),
-    pytest.param("from=2026-03-01T10:00-03:00&to=2026-03-01T10:59-03:00", "datetime-local", id="hour elsewhere"),
-    pytest.param("from=2026-03-01T10:00:15Z&to=2026-03-01T10:30:45Z", "datetime-local", id="seconds"),
-    pytest.param("from=2026-03-01T10:00:15Z", "datetime-local", id="seconds, one end"),
-    pytest.param("from=2026-03-01T10:00:15Z&to=2026-03-01T10:30:00Z", "text", id="no picker says second zero"),
-    pytest.param("from=2026-03-01T10:00:15.25Z", "text", id="fraction of a second"),
-    pytest.param("from=2025-10-26T02:30%2B01:00", "text", id="hour that comes twice"),
-    pytest.param("from=2026-03-29T02:30&to=2026-03-30", "datetime-local", id="hour that never comes"),
-]
-
-
-@pytest.mark.parametrize(("querystring", "kind"), DATES)
-def test_dates_that_nobody_changed_are_sent_as_they_were_asked(reader, querystring, kind):
-    reader.cookies["timezone"] = "Europe/Berlin"
-    zone, now = ZoneInfo("Europe/Berlin"), datetime(2026, 6, 1, tzinfo=UTC)
-    Memory.objects.filter(title="Cups").update(created_at=datetime(2026, 3, 1, 10, tzinfo=UTC))
-    query = SearchQuery.from_pairs(parse_qsl(querystring))
-    text = html_of(reader.get(f"/explore/?{query.querystring()}"))
-    inputs = re.findall(
-        r'<input type="([^"]*)" id="date-[^>]*? name="(\w+)" [^>]*?value="([^"]*)" data-asked="([^"]*)"', text
-    )
-    assert {kind_of for kind_of, *_ in inputs} == {kind}
-    asked = SearchQuery.from_pairs((name, unescape(was)) for _, name, _, was in inputs)
-    assert asked == query
-    shown = SearchQuery.from_pairs((name, unescape(value)) for _, name, value, _ in inputs)
-    assert shown.period(zone, now) == query.period(zone, now)
-    # Browsers drop values that the type of an input does not allow.
-    forms = {"date": r"(\d{4}-\d\d-\d\d)?", "datetime-local": r"(\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?)?", "text": ".*"}
-    assert all(re.fullmatch(forms[kind], unescape(value)) for _, _, value, _ in inputs)
 
 
 def test_row_shows_the_count_that_ticking_it_gives(reader):
@@ -272,34 +206,6 @@ def test_unknown_parameter_is_one_quiet_line_with_the_list_folded(reader):
     assert (fragment.status_code, fragment["HX-Push-Url"]) == (422, "/explore/?tagg=tea")
 
 
-def test_excluded_word_alone_is_named_in_the_sentence_of_matches(reader):
-    assert "12 do not contain “kettle”" in html_of(reader.get("/explore/?q=-kettle&mode=keyword"))
-
-
-def test_page_past_the_last_links_to_the_last(reader):
-    response = reader.get("/explore/?page=9")
-    assert response.status_code == 200
-    assert "is past the last page" in html_of(response)
-    assert '<a class="link" data-swap href="/explore/">Go to page 1</a>' in html_of(response)
-
-
-def test_dates_the_wrong_way_round_are_explained(reader):
-    text = html_of(reader.get("/explore/?from=2025-01-01&to=2024-01-01"))
-    assert "The date range ends before it starts" in text
-    assert "No memory matches" in text
-
-
-def test_nothing_found_names_what_each_removal_would_give(reader):
-    text = html_of(reader.get("/explore/?q=zebra&tag=tea"))
-    assert "<b>4</b> without the words “zebra”" in text
-
-
-@pytest.mark.django_db
-def test_empty_corpus_says_how_to_fill_it(client):
-    client.force_login(User.objects.create_superuser("reader"))
-    assert "python manage.py import_memories" in html_of(client.get("/explore/"))
-
-
 def test_only_reading_is_allowed(reader):
     assert reader.post("/explore/").status_code == 405
     assert reader.head("/explore/").status_code == 200
@@ -334,43 +240,6 @@ def test_memory_text_is_escaped(corpus, reader, tmp_path):
     assert "&lt;script&gt;alert(1)&lt;/script&gt; <mark>zebra</mark>" in text
 
 
-def test_theme_and_time_zone_come_from_cookies(reader):
-    reader.cookies["theme"] = "dark"
-    reader.cookies["timezone"] = "Asia/Tokyo"
-    text = html_of(reader.get("/explore/?q=kettle+valve"))
-    assert 'data-theme="dark"' in text
-    assert "6 Jan 2024, 08:30 JST" in text
-
-
-@pytest.mark.parametrize("zone", ["Nowhere/Else", "../../etc/passwd", "", "x" * 5_000])
-def test_time_zone_that_is_none_is_the_default(reader, zone):
-    reader.cookies["timezone"] = zone
-    reader.cookies["theme"] = '"><script>'
-    text = html_of(reader.get("/explore/?q=kettle+valve"))
-    assert "5 Jan 2024, 23:30 UTC" in text
-    assert "data-theme=" not in text
-
-
-@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
-def test_either_end_of_the_calendar_is_listed_in_every_zone(reader, zone):
-    ends = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-    for title, moment in zip(("Cups", "Paint order"), ends, strict=True):
-        assert Memory.objects.filter(title=title).update(created_at=moment) == 1
-    reader.cookies["timezone"] = zone
-    for querystring in (
-        "",
-        "sort=oldest",
-        "q=paint",
-        "q=cups",
-        "q=cups&bucket=hour",
-        "from=2024-01-01",
-        "to=2024-01-01",
-    ):
-        response = reader.get(f"/explore/?{querystring}")
-        assert response.status_code == 200
-        assert hit_titles(response)
-
-
 def test_statements_do_not_grow_with_what_is_shown(reader, django_assert_max_num_queries):
     reader.get("/explore/")
     with django_assert_max_num_queries(36):
@@ -380,85 +249,18 @@ def test_statements_do_not_grow_with_what_is_shown(reader, django_assert_max_num
 # --- the values of one facet ----------------------------------------------------------------------------------------
 
 
-def test_values_page_lists_searches_and_sorts(reader):
-    text = html_of(reader.get("/facets/tag/?project=tea&sort=name"))
-    names = re.findall(r'name="tag" value="([^"]+)"', text)
-    assert names == sorted(names)
-    found = html_of(reader.get("/facets/tag/?search=kett"))
-    assert re.findall(r'<input type="checkbox"[^>]*value="([^"]+)"', found) == ["kettle"]
-    assert "No tag matches this name." in html_of(reader.get("/facets/tag/?search=zzz"))
-
-
-def test_values_page_offers_what_is_typical_where_there_is_something_to_compare_with(reader):
-    assert "Typical first" not in html_of(reader.get("/facets/tag/"))
-    page = html_of(reader.get("/facets/tag/?type=decision"))
-    assert re.search(r'href="(/facets/tag/\?[^"]*sort=typical[^"]*)">Typical first<', page)
-    chosen = html_of(reader.get("/facets/tag/?sort=typical"))
-    assert re.search(r'aria-current="true">Typical first<', chosen)
-
-
-def test_values_page_calls_what_is_chosen_by_its_name(reader):
-    path = "/facets/tag/?category=stove&entity=kettle"
-    explored = html_of(reader.get(path.replace("/facets/tag/", "/explore/")))
-    names = re.findall(r'aria-label="(Remove filter: [^"]+)"', explored)
-    assert names == ["Remove filter: category Kitchen / Oven", "Remove filter: entity kettle"]
-    assert re.findall(r'aria-label="(Remove filter: [^"]+)"', html_of(reader.get(path))) == names
-
-
-def test_values_page_sends_ticks_to_the_results(reader):
-    text = html_of(reader.get("/facets/tag/?q=tea&tag=guests"))
-    assert '<form id="values-form" method="get" action="/explore/"' in text
-    assert '<input type="hidden" name="q" value="tea">' in text
-    assert re.search(r'form="values-form" name="tag" value="guests"[^>]* checked', text)
-
-
-def test_ticking_on_the_values_page_stays_there(reader):
-    headers = {"HTTP_HX_REQUEST": "true", "HTTP_HX_TARGET": "main"}
-    response = reader.get("/facets/tag/?sort=name&q=tea&tag=guests", **headers)
-    assert "<html" not in html_of(response)
-    assert response["HX-Push-Url"] == "/facets/tag/?q=tea&tag=guests&sort=name"
-
-
-def test_level_of_the_tree_is_a_fragment_of_rows(reader):
-    page = reader.get("/facets/category/?parent=kitchen")
-    assert "<html" in html_of(page)
-    fragment = reader.get("/facets/category/?parent=kitchen", HTTP_HX_REQUEST="true", HTTP_HX_TARGET="below-x")
-    assert html_of(fragment).strip().startswith("<li")
-    assert re.findall(r'name="category" value="([^"]+)"', html_of(fragment)) == ["kitchen/brewing", "kitchen/oven"]
-    assert 'form="explore-form"' in html_of(fragment)
-    assert "HX-Push-Url" not in fragment
-
-
-def test_ticking_on_the_page_of_a_level_gets_that_page(reader):
-    headers = {"HTTP_HX_REQUEST": "true", "HTTP_HX_TARGET": "main"}
-    response = reader.get("/facets/category/?parent=kitchen&category=kitchen%2Foven", **headers)
-    assert 'id="values"' in html_of(response)
-    assert response["HX-Push-Url"] == "/facets/category/?category=kitchen%2Foven&parent=kitchen"
-
-
-def test_unknown_facet_is_not_found(reader):
-    assert reader.get("/facets/colour/").status_code == 404
-
-
-def test_bad_listing_is_named(reader):
-    response = reader.get("/facets/tag/?sort=best&page=x")
-    assert response.status_code == 200
-    assert "Write one of count, name" in html_of(response)
-    assert "Write a number from 1" in html_of(response)
-
-
 # --- error pages ----------------------------------------------------------------------------------------------------
 
 
-def test_error_pages_say_what_to_do(reader, django_assert_num_queries, settings):
+def test_error_pages_say_what_to_do(reader, rf, django_assert_num_queries, settings):
     settings.DEBUG = False
     assert "Page not found" in html_of(reader.get("/nowhere/"))
-    from django.template.loader import render_to_string
-
     with django_assert_num_queries(0):
-        assert "Something went wrong" in render_to_string("500.html")
-    for name in ("400.html", "403.html"):
-        assert "every memory, by words and by filters" in render_to_string(name)
+        assert "Something went wrong" in server_error(rf.get("/")).text
+    request = rf.get("/")
+    request.user, request.htmx = AnonymousUser(), HtmxDetails(request)
+    for page in (bad_request(request, ValueError()), permission_denied(request, PermissionDenied())):
+        assert "every memory, by words and by filters" in page.text
 
 
 def test_page_leaves_nothing_of_itself_to_the_garbage_collector(rf, admin_user):
@@ -471,7 +273,7 @@ def test_page_leaves_nothing_of_itself_to_the_garbage_collector(rf, admin_user):
     request.user, request.htmx = admin_user, HtmxDetails(request)
     gc.disable()
     try:
-        page_response(request, "400.html", {"shown": shown}, partial="", timings={})
+        page_response(request, "400.html", {"shown": shown, "length": 0}, partial="", timings={})
         del shown
         assert watched() is None
     finally:

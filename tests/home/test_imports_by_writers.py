@@ -1,6 +1,7 @@
 """Imports by people who may write to some projects: their own uploads, into these projects, by the rules of writes."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -150,7 +151,7 @@ def test_page_of_a_writer_offers_their_projects_and_names_those_that_are_closed_
     job = client.post("/api/imports", file, content_type="application/json").json()["id"]
     client.put(f"/api/imports/{job}/data?offset=0", content, content_type="application/octet-stream")
     page = html_of(client.get(f"/imports/{job}/"))
-    assert '<select id="project" name="project"><option value="tea">tea</option></select>' in page
+    assert re.findall(r'<option value="(.*?)">', page) == ["tea"]
     assert "Some name projects that you cannot write to: secret." in page
     client.post(f"/imports/{job}/import/", {"project": "tea", "only_project": "1"})
     jobs_run()

@@ -12,15 +12,12 @@ from access.models import Membership
 from access.viewer import command_viewer
 from home.models import Visit
 from home.overview import overview
-from memories.models import Memory, Project, Session
+from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from search.models import SavedView
-from search.query import SearchQuery
 from search.run import run
-from search.typed import understand
 from tests.html import html_of
-from text.formatting import when_text
 from web.cache import RepeatedReads
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
@@ -59,23 +56,6 @@ def test_overview_counts_what_is_new_or_changed_and_by_whom(lately, everyone):
     ]
 
 
-@pytest.mark.parametrize(
-    ("first", "rest", "earlier"),
-    [
-        (datetime(1990, 5, 1, tzinfo=UTC), datetime(2026, 2, 20, tzinfo=UTC), ("2026-01-01", 1)),
-        (datetime(2024, 2, 1, tzinfo=UTC), datetime(2026, 2, 20, tzinfo=UTC), ("2026-02-01", 1)),
-        # Bars of hours are not cut: the day before has none of these memories.
-        (datetime(2026, 3, 3, 3, tzinfo=UTC), datetime(2026, 3, 3, 15, tzinfo=UTC), None),
-    ],
-)
-def test_early_times_without_growth_are_left_out_and_named_exactly(corpus, everyone, monkeypatch, first, rest, earlier):
-    monkeypatch.setattr("search.histogram._HARDLY", 0.5)
-    Memory.objects.update(created_at=rest)
-    Memory.objects.filter(title="Cups").update(created_at=first)
-    growth = overview(everyone, "2026-03-01", NOW).growth
-    assert ((growth.bars[0].first, growth.earlier) if growth.earlier else None) == earlier
-
-
 def test_every_number_of_the_overview_is_the_total_of_the_slice_behind_it(lately, everyone):
     found = overview(everyone, "2026-03-01", NOW)
     slices = [found.corpus, found.changed, found.written, *found.states, *found.projects]
@@ -86,15 +66,6 @@ def test_every_number_of_the_overview_is_the_total_of_the_slice_behind_it(lately
     assert len(slices) > 20
     for one in slices:
         assert run(one.query, everyone).total == one.count, one
-
-
-def test_ideas_find_when_they_are_typed_what_they_promise(lately, everyone):
-    Memory.objects.update(tags=['"good"-tea'])
-    ideas = overview(everyone, "2026-03-01", NOW).ideas
-    assert [idea.typed for idea in ideas] == ["safety", 'tag:"\\"good\\"-tea" author:Ada']
-    for idea in ideas:
-        typed = understand(SearchQuery(text=idea.typed)).query
-        assert run(typed, everyone).total == idea.found.count, idea.typed
 
 
 def test_growth_by_type_adds_up_to_the_columns_and_projects_name_their_newest(lately, everyone):
@@ -118,15 +89,6 @@ def test_viewer_of_one_project_sees_nothing_of_the_others(lately):
     assert [one.title for one in found.news] == ["Teak for the deck"]
     assert [one.memories.label for one in found.newest] == ["Boat yard"]
     assert "tea" not in " ".join(idea.typed for idea in found.ideas).lower().split()
-
-
-def test_page_lists_the_last_sessions_of_visible_projects(client, lately):
-    session = Session.objects.create(project=Project.objects.get(slug="tea"), external_id="s-1", agent="codex")
-    Memory.objects.filter(title="Cups").update(session=session)
-    client.force_login(User.objects.create_superuser("ann"))
-    page = html_of(client.get("/"))
-    assert f'<a class="label" href="/sessions/{session.pk}/">Cups</a><span class="was">codex</span>' in page
-    assert overview(only("boat"), "7d", NOW).sessions.total == 0
 
 
 def test_page_begins_at_the_last_visit_and_offers_other_spans(client, lately):
@@ -172,11 +134,6 @@ def test_api_gives_the_numbers_of_the_page_to_a_key_of_one_project(client, latel
     assert [one["memories"]["label"] for one in reply["newest"]] == ["Tea house"]
     refused = client.get("/api/overview?since=soon", headers={"Authorization": f"Bearer {key.raw}"})
     assert refused.status_code == 422
-
-
-def test_times_are_written_the_more_exactly_the_nearer_they_are():
-    ages = {0: "today, 12:00", 1: "yesterday, 12:00", 3: "Sun, 12:00", 30: "2 Feb", 90: "4 Dec 2025"}
-    assert {days: when_text(NOW - timedelta(days=days), NOW, UTC) for days in ages} == ages
 
 
 def test_overview_shows_own_changes_at_once_and_is_not_counted_for_each_change_of_others(lately, everyone, monkeypatch):

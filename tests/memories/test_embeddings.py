@@ -14,7 +14,6 @@ from memories.embedding.models import (
     load_embedder,
     min_similarity,
     missing_packages,
-    model_folder,
     model_name,
 )
 from memories.embedding.query import EmbedderNotReadyError, QueryEmbedder, query_vector
@@ -230,24 +229,10 @@ def test_model_of_a_folder_is_named_by_what_is_in_it(tmp_path):
     assert dimensions_of("intfloat/e5-small-v2") is None
 
 
-def test_similarity_of_other_models_is_set(settings):
-    assert min_similarity("intfloat/e5-small-v2") == 0.30
-    settings.EMBEDDING_MIN_SIMILARITY = 0.75
-    assert (min_similarity("intfloat/e5-small-v2"), min_similarity("")) == (0.75, 0.30)
-
-
 def test_models_can_be_switched_off(settings):
     settings.WITHOUT_EMBEDDINGS = True
     with pytest.raises(EmbedderUnavailableError, match="WITHOUT_EMBEDDINGS is set"):
         load_embedder("hashed-words")
-
-
-def test_missing_package_is_told(monkeypatch):
-    monkeypatch.setattr("memories.embedding.models.find_spec", lambda name: None)
-    assert missing_packages("") == "torch is not installed"
-    assert missing_packages("hashed-words") == ""
-    with pytest.raises(EmbedderUnavailableError, match="torch is not installed"):
-        load_embedder("")
 
 
 # --- the real one -------------------------------------------------------------------------------------------------
@@ -292,9 +277,3 @@ def test_tokenizer_of_the_packaged_model_tells_where_its_tokens_are(minilm):
     assert offsets.tolist() == [[0, 5], [6, 10], [10, 11], [12, 15], [15, 16], [16, 19], [19, 20]]
     (many,) = minilm.offsets(["word " * 5_000])
     assert len(many) == 5_000
-
-
-@packaged
-def test_dimensions_of_the_packaged_model_are_read_from_its_files():
-    assert model_folder("").is_dir()
-    assert dimensions_of("") == 384

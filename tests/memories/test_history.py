@@ -8,7 +8,7 @@ from categories.models import Concept
 from curation.schemas import Merge, Retag
 from curation.services import curation_apply, curation_undo
 from memories.history import EventNotFoundError, TermGoneError, _audited, memory_history
-from memories.models import Memory, Project, Session
+from memories.models import Memory, Project
 from memories.queries import memory_version
 from memories.records import MemoryChanges, MemoryRecord
 from memories.refusals import NotAllowedError, VersionConflictError
@@ -158,16 +158,6 @@ def test_version_that_cannot_be_had_is_refused_with_the_reason():
     Concept.objects.all().delete()
     with pytest.raises(TermGoneError, match="had the concept #"):
         memory_version_restore(memory_id=memory.pk, event_id=version, viewer=EVERYTHING)
-
-
-def test_version_of_a_session_that_is_gone_comes_back_without_it():
-    memory = create(session="s1")
-    version = events_of(memory)[0].id
-    update(memory, session="")
-    Session.objects.all().delete()
-    update(memory, title="New")
-    restored = memory_version_restore(memory_id=memory.pk, event_id=version, viewer=EVERYTHING)
-    assert (restored.title, restored.session_id) == ("A text.", None)
 
 
 def test_page_of_a_history_reads_the_values_of_its_events_alone(monkeypatch):

@@ -77,15 +77,6 @@ def test_nothing_is_made_for_a_record_that_stays_as_it_is(jsonl):
     assert not Entity.objects.exists()
 
 
-@pytest.mark.parametrize("others", [[], ['{"broken']], ids=["alone", "beside one that is refused"])
-def test_a_new_concept_has_the_type_that_the_last_record_gives_it(jsonl, others):
-    run(jsonl({"id": "m1", "content": "Glaze."}))
-    first = {"id": "m1", "content": "Glaze at dusk.", "concepts": [{"name": "glaze", "type": "tool"}]}
-    last = {"id": "m2", "content": "Glaze at dawn.", "concepts": [{"name": "glaze", "type": "art"}]}
-    run(jsonl(last, first, *others))
-    assert Concept.objects.get().concept_type == "tool"
-
-
 def test_three_broken_lines_among_thousands_are_refused_with_their_reasons(jsonl, tmp_path):
     lines = memories(3_000)
     lines[10] = '{"content": "cut'
@@ -286,35 +277,11 @@ def test_an_interrupted_import_is_rolled_back_and_says_so(jsonl, monkeypatch):
     assert (last_batch().state, last_batch().report["error"]) == ("failed", "It was interrupted.")
 
 
-def test_an_error_of_the_database_is_one_line(jsonl, monkeypatch):
-    def broken(**names):
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1 / 0")
-
-    monkeypatch.setattr(batches, "records_write", broken)
-    said = failing(jsonl(*memories(1)))
-    assert said == "The database refused; nothing was written: division by zero"
-    assert last_batch().state == "failed"
-
-
 def test_a_batch_that_was_killed_is_marked_by_the_next_import(jsonl):
     killed = ImportBatch.objects.create(origin="x", format="jsonl", started_at=timezone.now())
     run(jsonl(*memories(1)))
     killed.refresh_from_db()
     assert killed.state == "failed"
-
-
-def test_the_list_shows_the_imports(jsonl):
-    assert "Nothing has been imported yet." in run(list=True)
-    run(jsonl(*memories(3)))
-    said = run(list=True)
-    assert str(last_batch().pk) in said
-    assert "done" in said
-
-
-def test_a_project_for_records_that_name_none(jsonl):
-    run(jsonl({"content": "One."}, {"content": "Two.", "project": "own"}), project="Given Name")
-    assert set(Memory.objects.values_list("content", "project__slug")) == {("One.", "given-name"), ("Two.", "own")}
 
 
 def test_a_viewer_writes_only_into_projects_that_allow_it(jsonl):
@@ -353,11 +320,6 @@ def test_a_folder_of_markdown_again_changes_nothing_though_files_were_touched(tm
     run(root)
     assert batch_counts(last_batch()) == (2, 0, 1, 1, 0)
     assert Memory.objects.get(external_id="b.md").created_at == created
-
-
-def test_a_language_that_is_not_known_is_refused(jsonl):
-    said = run(jsonl({"record": "project", "slug": "alpha", "language": "klingon"}, *memories(1)))
-    assert "language: 'klingon' is not known: write one of simple, " in said
 
 
 def test_a_source_that_fails_in_the_middle_writes_nothing(jsonl, monkeypatch):

@@ -34,7 +34,7 @@ from tests.memories.imports import batch_counts, failing, last_batch, run
 from tests.memories.test_export_formats import exported
 from tests.memories.test_importers_concept_rag import FORMER, ROWS
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.release]
 
 FOLDER = Path(os.environ.get("NPM_CLIENTS") or settings.BASE_DIR / "var" / "npm")
 BUN = FOLDER / "bun" / "bin" / "bun"

@@ -1,8 +1,6 @@
 """The packaged model: from the hub where it answers, else from the package, with the published weights only."""
 
 import http.server
-import subprocess
-import sys
 import threading
 import time
 from importlib.util import find_spec
@@ -125,20 +123,3 @@ def test_other_weights_are_not_loaded(place, monkeypatch):
     write_model(place)
     with pytest.raises(EmbedderUnavailableError, match=f"{place / published.WEIGHTS} are not those that"):
         load_embedder("")
-
-
-@packaged
-def test_program_compares_the_weights_and_says_where_they_are_from(tmp_path, package):
-    def run():
-        return subprocess.run(
-            [sys.executable, "-P", published.__file__],
-            capture_output=True, text=True, env={"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(tmp_path / "first")},
-        )  # fmt: skip
-
-    assert "from its package (HF_HUB_OFFLINE is set)" in run().stdout or "from the hub" in run().stdout
-    first = tmp_path / "first" / published.PACKAGE
-    write_model(first / "model")
-    (first / "__init__.py").touch()
-    if not (Path(sys.prefix) / published.NAME).exists():
-        assert run().returncode == 1
-        assert "are not those that were published" in run().stderr

@@ -11,8 +11,8 @@ from django.test import Client
 from access.keys import make_key
 from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from memories import recalls
 from memories.models import Memory, Recall, RecallDay
 from memories.recalls import DAYS_KEPT, RecallLog, Recalls, log, recalls_of
@@ -225,17 +225,6 @@ def test_recalls_wait_for_a_deletion_at_most_shortly_so_that_it_is_never_ended_f
     thread.join()
     gathered.store()
     assert Recall.objects.get().total == 1
-
-
-def test_recalls_that_wait_are_bounded(monkeypatch):
-    monkeypatch.setattr(recalls, "_MOST_WAITING", 2)
-    memories = [create(f"Note {n}") for n in range(3)]
-    gathered = RecallLog()
-    for _ in range(2):
-        gathered.add(sorted(memory.pk for memory in memories)[:2], by_agent=True, at=NOON)
-        gathered.add([memories[2].pk], by_agent=True, at=NOON)
-    assert gathered.store() == 2
-    assert {row.total for row in Recall.objects.all()} == {2}
 
 
 def test_days_are_removed_after_a_quarter_of_a_year_and_the_sum_stays():

@@ -1,6 +1,5 @@
 """The model of the worker for other processes: who may ask, what is answered, what happens without a worker."""
 
-import shutil
 import socket
 import stat
 import threading
@@ -117,13 +116,6 @@ def test_worker_that_is_killed_in_the_middle_of_an_answer_is_one_that_is_not_the
         thread.join()
 
 
-def test_home_with_a_long_path_is_shared_too(tea, settings, tmp_path):
-    settings.HOME = tmp_path / ("long" * 40)
-    settings.HOME.mkdir()
-    with offer(Models(lambda source: HashedWords()), SOURCE):
-        assert until_answered(RemoteQueries()).model == "hashed-words"
-
-
 # --- reasons ----------------------------------------------------------------------------------------------------------
 
 
@@ -169,17 +161,6 @@ def test_worker_that_starts_again_is_told_from_one_that_is_not_there(tea):
     assert reason(queries, "coffee") == "the model is still loading"
 
 
-def test_known_query_needs_no_worker(tea):
-    now = [0.0]
-    queries = RemoteQueries(clock=lambda: now[0])
-    with offer(Models(lambda source: HashedWords()), SOURCE):
-        known = until_answered(queries)
-    now[0] = 61
-    assert queries.vector("tea").vector.tolist() == known.vector.tolist()
-    assert queries.cache().hits == 1
-    assert reason(queries, "coffee") == "the process that has the model is not running: manage.py worker"
-
-
 def test_stored_memory_is_compared_by_words_without_a_worker(tea, monkeypatch):
     monkeypatch.setattr("memories.embedding.query._queries", RemoteQueries())
     found = near_duplicates(Memory.objects.get(), command_viewer())
@@ -201,16 +182,3 @@ def test_without_a_worker_a_query_waits_for_the_model_of_its_own_process(tea):
     threading.Timer(0.05, begin.set).start()
     assert queries.vector("tea").model == "hashed-words"
     assert queries.passage_vector("tea").model == "hashed-words"
-
-
-def test_query_waits_no_longer_than_it_must(tea, monkeypatch):
-    monkeypatch.setattr(shared, "PATIENCE_SECONDS", 0.01)
-    never = threading.Event()
-    assert reason(SharedQueries(load=lambda source: never.wait(10))) == "the model is still loading"
-    never.set()
-
-
-def test_home_that_is_gone_stops_no_worker(home):
-    with offer(Models(lambda source: HashedWords()), SOURCE):
-        eventually(lambda: (home / "queries.sock").exists())
-        shutil.rmtree(home)

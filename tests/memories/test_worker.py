@@ -15,7 +15,6 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 
 from access.viewer import command_viewer
-from categories.models import Entity
 from memories.embedding import pending, vectors
 from memories.embedding.chunking import chunk_text
 from memories.embedding.models import EmbedderUnavailableError, HashedWords
@@ -143,14 +142,6 @@ def test_changed_text_keeps_its_vectors_until_it_is_embedded_again():
     assert Chunk.objects.filter(memory=memory).count() == 1
 
 
-def test_shorter_text_leaves_no_chunk_of_the_longer_one():
-    memory = store(" ".join(f"word{n}" for n in range(200)))
-    embed_all()
-    change(memory, content="Short by now.")
-    embed_all()
-    assert Chunk.objects.filter(memory=memory).values_list("start", "end").get() == (0, 13)
-
-
 def test_vectors_go_with_a_memory_that_is_purged():
     memory = store("Here for a moment.")
     embed_all()
@@ -273,38 +264,6 @@ def test_several_workers_embed_each_memory_once():
     assert sum(worker.progress.memories for worker in workers) <= 300
 
 
-@pytest.mark.django_db(transaction=True)
-def test_run_of_ids_that_a_page_cuts_in_two_is_embedded_whole_by_two_threads(monkeypatch):
-    monkeypatch.setattr(pending, "_PAGE", 24)
-    monkeypatch.setattr(pending, "CHUNKS", 24)
-    store_with_ids(range(vectors.RUN, vectors.RUN + 40))
-
-    class WaitsForTheOther(HashedWords):
-        """Embeds only once the other thread has found no memory that it may claim."""
-
-        def encode(self, texts):
-            until = time.monotonic() + 30
-            while sum(thread.name.startswith("embed-") for thread in threading.enumerate()) > 1:
-                assert time.monotonic() < until
-                time.sleep(0.01)
-            return super().encode(texts)
-
-        def clone(self):
-            return self
-
-    worker = Worker("hashed-words", threads=2, **loading(WaitsForTheOther()))
-    worker._round(worker.begin())
-    assert (worker.progress.memories, EmbeddedMemory.objects.count()) == (40, 40)
-
-
-def test_run_of_ids_that_a_page_cuts_in_two_is_embedded_whole_by_one_thread(monkeypatch):
-    monkeypatch.setattr(pending, "_PAGE", 24)
-    store_with_ids(range(vectors.RUN, vectors.RUN + 40))
-    worker = Worker("hashed-words", threads=1)
-    worker._round(worker.begin())
-    assert EmbeddedMemory.objects.count() == 40
-
-
 def test_run_of_ids_is_given_to_one_thread_at_a_time(monkeypatch):
     monkeypatch.setattr(pending, "_PAGE", 24)
     first = vectors.RUN
@@ -388,38 +347,6 @@ def test_other_model_is_built_beside_the_one_that_serves_and_takes_its_place():
     assert set(EmbeddedMemory.objects.values_list("model__name", flat=True)) == {"other-words"}
 
 
-def test_model_that_is_chosen_again_goes_on_from_what_is_left_of_it():
-    store("Tea.")
-    embed_all()
-    embed_all("other-words", **loading(Renamed()))
-    store("Coffee.")
-
-    def load(source):
-        if source == "other-words":
-            raise EmbedderUnavailableError("there is no such model")
-        return HashedWords()
-
-    assert embed_all(load=load).progress.memories == 1
-    assert states() == {"hashed-words": "serving", "other-words": "retired"}
-
-
-def test_what_comes_meanwhile_is_embedded_by_the_model_that_serves_too():
-    old, untouched = store("Tea."), store("Cake.")
-    embed_all()
-    changed = change(old, content="Green tea.")
-    new = store("Coffee.")
-    serving = EmbeddingModel.objects.get()
-    assert vectors.pending_since(serving.pk, limit=10) == [changed.pk, new.pk]
-
-    def load(source):
-        return HashedWords() if source == "hashed-words" else Renamed()
-
-    embed_all("other-words", load=load)
-    by_model = {(c.model.name, c.memory_id) for c in Chunk.objects.select_related("model")}
-    everything = {(name, m.pk) for name in ("hashed-words", "other-words") for m in (old, untouched, new)}
-    assert by_model == everything
-
-
 def test_model_that_serves_and_cannot_be_loaded_any_more_serves_what_it_has(caplog):
     store("Tea.")
     embed_all()
@@ -491,50 +418,7 @@ def test_width_is_changed_with_consent_and_all_is_embedded_anew():
         assert cursor.fetchone() == (1,)
 
 
-@pytest.mark.parametrize("number", [pytest.param("0", id="none"), pytest.param("4001", id="more than can be indexed")])
-def test_width_that_is_none_is_refused(number):
-    with pytest.raises(CommandError, match="is not a number from 1 to 4,000"):
-        call_command("embedding_dimensions", number)
-
-
-def test_width_is_told():
-    out = StringIO()
-    call_command("embedding_dimensions", stdout=out)
-    assert out.getvalue() == "Vectors have 384 dimensions.\n"
-
-
 # --- the command --------------------------------------------------------------------------------------------------
-
-
-def test_command_embeds_what_waits_and_says_what_it_did():
-    store("Tea.")
-    assert call_worker_once() == "Embedded 1 memory in 1 chunk.\nhashed-words is serving.\n"
-
-
-def test_command_names_the_texts_that_cannot_be_embedded(monkeypatch):
-    monkeypatch.setattr("memories.embedding.shared.load_embedder", lambda source, threads: Refusing())
-    bad, _ = store("This is poison."), store("This is not.", entities=["tool:poison ivy", "tool:kettle"])
-    entity = Entity.objects.get(name="poison ivy")
-    assert call_worker_once() == (
-        "Embedded 1 memory in 1 chunk.\n"
-        f"The memory #{bad.pk} cannot be embedded: cannot read poison\n"
-        f"The entity #{entity.pk} cannot be embedded: cannot read poison\n"
-        "hashed-words is serving.\n"
-    )
-
-
-def test_text_that_one_model_cannot_embed_is_embedded_by_its_successor():
-    store("Tea.")
-    embed_all()
-    bad = store("This is poison.")
-    embed_all("other-words", load=lambda source: Refusing() if source == "hashed-words" else Renamed())
-    assert list(Chunk.objects.filter(memory=bad).values_list("model__name", flat=True)) == ["other-words"]
-
-
-def test_command_says_what_is_missing(settings):
-    settings.EMBEDDING_MODEL = "/nowhere/at/all"
-    with pytest.raises(CommandError, match="Nothing is embedded: EMBEDDING_MODEL=/nowhere/at/all is not a folder"):
-        call_command("worker", "--once")
 
 
 @pytest.mark.django_db(transaction=True)

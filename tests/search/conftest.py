@@ -1,8 +1,6 @@
-import json
 from dataclasses import replace
 
 import pytest
-from django.core.management import call_command
 
 from access.viewer import Viewer, command_viewer
 from memories.embedding import query
@@ -13,11 +11,12 @@ from search.engines.index.engine import IndexEngine
 from search.engines.index.segments import Segment
 from search.engines.vectors import writer
 from search.unified import legs
-from tests.corpus import RECORDS
+from tests.corpus import bring_in
+from tests.database import fill
 from tests.map_corpus import put_on_map
 from tests.oracle import load_documents
 from tests.recall_corpus import recall_some
-from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
+from tests.unified_corpus import AtOnce, fill_with_mill
 from tests.vectors import MODEL, embed_everything
 from web.cache import clear_caches
 
@@ -46,11 +45,18 @@ def index(settings, tmp_path):
     store.close_view()
 
 
-@pytest.fixture(params=["postgres", "tantivy", "tantivy-large"])
+# For what engines match, count and order. All other tests run on one engine.
+BOTH_ENGINES = pytest.mark.engines("postgres", "tantivy")
+# The index counts large sets in another way than small ones.
+EVERY_COUNT = pytest.mark.engines("postgres", "tantivy", "tantivy-large")
+
+
+@pytest.fixture
 def engine(request, settings, index, monkeypatch):
-    """Every engine in turn: what is asked of one is asked of the others. Large sets are counted in another way."""
-    settings.SEARCH_ENGINE = request.param.removesuffix("-large")
-    if request.param == "tantivy-large":
+    """The engine of a test: that of the database, or each of those that its mark `engines` names."""
+    name = getattr(request, "param", "postgres")
+    settings.SEARCH_ENGINE = name.removesuffix("-large")
+    if name == "tantivy-large":
         monkeypatch.setattr("search.engines.index.counts._WORTH_BITMAPS", -1)
         monkeypatch.setattr("search.engines.index.counts._WORTH_LEFT", -1)
         monkeypatch.setattr("search.engines.index.counts._LARGE_SEGMENT", 0)
@@ -59,7 +65,7 @@ def engine(request, settings, index, monkeypatch):
         monkeypatch.setattr("search.engines.index.bitmaps._SHARED", 2)
         monkeypatch.setattr(Segment, "bitmaps", bitmaps_now)
     monkeypatch.setitem(engines.ENGINES, "tantivy", following_engine)
-    return request.param
+    return name
 
 
 @pytest.fixture
@@ -68,26 +74,33 @@ def everyone():
     return command_viewer()
 
 
-def bring_in(folder):
-    path = folder / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    call_command("import_memories", str(path), verbosity=0)
-
-
 @pytest.fixture
-def corpus(db, engine, tmp_path):
-    """The hand-written memories, brought in by the importer, as the oracle sees them."""
-    bring_in(tmp_path)
-    put_on_map()
-    recall_some()
-    return load_documents()
+def corpus(request, db, engine, index, tmp_path):
+    """The hand-written memories, brought in by the importer, as the oracle sees them; with their vectors, if the test
+    asks for those too.
+    """
+    has_vectors = "embedded" in request.fixturenames
+
+    def build():
+        bring_in(tmp_path)
+        put_on_map()
+        recall_some()
+        documents = load_documents()
+        if has_vectors:
+            vectors = embed_everything()
+            documents = [replace(document, vectors=vectors[document.id]) for document in documents]
+        if engine != "postgres":
+            following_engine()
+        return documents
+
+    return list(fill(f"corpus for {engine}{' with vectors' if has_vectors else ''}", build, index))
 
 
 @pytest.fixture
 def memories(db, index, settings, tmp_path):
     """The same, where the derived index answers once it is made."""
     settings.SEARCH_ENGINE = "tantivy"
-    bring_in(tmp_path)
+    fill("memories", lambda: bring_in(tmp_path))
 
 
 @pytest.fixture
@@ -101,9 +114,8 @@ def query_model():
 @pytest.fixture
 def embedded(corpus, query_model):
     """The hand-written memories with their vectors, as the naive counter sees them."""
-    vectors = embed_everything()
     clear_caches()
-    return [replace(document, vectors=vectors[document.id]) for document in corpus]
+    return corpus
 
 
 @pytest.fixture
@@ -115,9 +127,7 @@ def low_ceiling(settings):
 def mill(db, engine, query_model, tmp_path, monkeypatch):
     """The memories, entities and relationships of a mill and a vault, embedded; legs are run one after the other."""
     monkeypatch.setattr(legs, "_threads", AtOnce())
-    bring_in_mill(tmp_path)
-    embed_all()
-    clear_caches()
+    fill_with_mill(tmp_path)
 
 
 @pytest.fixture

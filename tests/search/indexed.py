@@ -1,9 +1,7 @@
 """A small corpus in the derived index, changed, and compared with the database."""
 
-import json
 import threading
 
-from django.core.management import call_command
 from django.db import connection
 
 from access.viewer import command_viewer
@@ -15,14 +13,14 @@ from search.engines.index.check import compare
 from search.facets import FACETS
 from search.query import SearchQuery
 from search.run import run
-from tests.corpus import RECORDS
+from tests.corpus import bring_in
+from tests.database import fill
 from tests.oracle import facet_counts, load_documents, matching
 
 
-def load(tmp_path, records=RECORDS):
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    call_command("import_memories", str(path), verbosity=0)
+def load(folder):
+    """The hand-written memories."""
+    fill("memories", lambda: bring_in(folder))
 
 
 def assert_true_to_the_database():

@@ -6,11 +6,14 @@ import pytest
 from access.viewer import Viewer
 from memories.meaning_map.places import Embedded, layout_store, places_write
 from memories.models import MapLayout, Memory, Project
-from search.area import INSIDE, MOST, OUTLINE, OUTSIDE, Area, check_area
+from search.area import MOST, check_area
 from search.facets import STATES
 from search.query import SearchQuery
 from search.run import run
 from search.why_not import why_not
+from tests.search.conftest import EVERY_COUNT
+
+pytestmark = EVERY_COUNT
 
 # Around the first two places of the first row; the last corner is no place.
 FIRST_TWO = "1_0.0_20000.0_20000.9000_0.9000"
@@ -102,18 +105,3 @@ def test_why_not_names_the_area(corpus, everyone):
 def test_malformed_area_is_explained(value, said):
     with pytest.raises(ValueError, match=said):
         check_area(value)
-
-
-def test_area_has_one_spelling():
-    assert check_area("01_00.1_02.30_5.6") == "1_0.1_2.30_5.6"
-
-
-def test_most_places_are_decided_by_their_cell():
-    area = Area(1, ((1_000, 1_000), (30_000, 2_000), (20_000, 40_000)))
-    cells = area.cells()
-    rng = np.random.default_rng(1)
-    xs, ys = rng.integers(0, MOST + 1, (2, 20_000))
-    kinds, inside = cells[(xs >> 8) << 8 | ys >> 8], area.contains(xs, ys)
-    assert inside[kinds == INSIDE].all()
-    assert not inside[kinds == OUTSIDE].any()
-    assert np.count_nonzero(kinds == OUTLINE) < 500

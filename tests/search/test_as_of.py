@@ -11,6 +11,9 @@ from memories.supersession import memory_supersede
 from search.query import SearchQuery
 from search.run import run
 from search.why_not import why_not
+from tests.search.conftest import BOTH_ENGINES
+
+pytestmark = BOTH_ENGINES
 
 
 def ask(querystring, viewer):

@@ -14,13 +14,15 @@ from categories.models import Concept, TagAlias
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search import relevance
 from search.query import SearchQuery
 from search.run import run
 from search.why_not import why_not
 from tests.html import html_of
+from tests.search.conftest import BOTH_ENGINES
 from tests.vectors import embed_everything
 from web.cache import clear_caches
+
+pytestmark = BOTH_ENGINES
 
 
 def ask(querystring, viewer, **options):
@@ -134,22 +136,6 @@ def test_what_carries_the_name_ranks_above_what_is_only_similar_and_below_a_titl
     assert all(hit.why.relevance >= 0.5 for hit in result.hits[:4])
 
 
-def test_words_come_before_names_without_meaning(corpus, everyone):
-    found = ask("q=kitchen&mode=keyword&state=superseded&state=active", everyone)
-    known = dict(Memory.objects.values_list("pk", "external_id"))
-    # By name alone: the newest first.
-    assert [known[hit.id] for hit in found.hits] == ["t6", "t5", "t2", "t1"]
-    assert [hit.why.keyword_rank for hit in found.hits] == [1, None, None, None]
-
-
-def test_every_match_has_one_place_however_few_are_fused(embedded, everyone, monkeypatch):
-    whole = {hit.id for hit in ask("q=kettle&page_size=100&min_similarity=0.3", everyone).hits}
-    monkeypatch.setattr(relevance, "WORD_CANDIDATES", 1)
-    pages = [ask(f"q=kettle&page_size=1&min_similarity=0.3&page={n}", everyone) for n in range(1, len(whole) + 1)]
-    assert [len(page.hits) for page in pages] == [1] * len(whole)
-    assert {hit.id for page in pages for hit in page.hits} == whole
-
-
 def test_a_name_reveals_nothing_of_other_projects(corpus, everyone):
     tea, boat = restricted_to("tea", everyone), restricted_to("boat", everyone)
     assert ask("q=safety&mode=keyword", tea).total == 0
@@ -194,11 +180,3 @@ def test_every_interface_says_which_terms_a_text_names(corpus, everyone):
     assert why["text"] == "carries the concept “safety”"
     (search,) = [tool for tool in TOOLS if tool.name == "search"]
     assert "3 carry the concept “safety”: concept=safety" in search.run({"query": "safety"}, everyone)
-
-
-def test_no_link_is_offered_where_it_would_give_another_number(corpus):
-    browser = Client()
-    browser.force_login(User.objects.create_superuser("root"))
-    page = html_of(browser.get("/explore/", {"q": "safety", "concept": "maintenance"}))
-    assert "<span>concept safety <small>1</small></span>" in page
-    assert 'aria-label="concept safety' not in page

@@ -14,7 +14,10 @@ from memories.services import memory_create, memory_delete, memory_update
 from search import category_counts
 from search.engines import select_engine
 from tests.embedding import embed_all
+from tests.search.conftest import EVERY_COUNT
 from web.cache import clear_caches
+
+pytestmark = EVERY_COUNT
 
 PATHS = ["A", "A/B", "A/B/C", "A/D", "E", "E/F"]
 STATES = ["active", "active", "proposed", "archived"]

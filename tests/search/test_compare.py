@@ -12,7 +12,10 @@ from search.facet_counts import log_likelihood
 from search.histogram import DayCounts
 from search.run import run
 from search.slices import read_comparison, slice_query, with_value
+from tests.search.conftest import EVERY_COUNT
 from web.params import QueryError
+
+pytestmark = EVERY_COUNT
 
 
 def ask(querystring, viewer):
@@ -44,18 +47,6 @@ def test_projects_are_compared_by_the_values_of_their_memories(corpus, everyone)
     assert run(with_value(found.b.query, "category", "yard"), everyone).total == 5
 
 
-def days_of(side):
-    first, last = (date.fromisoformat(text) for text in (side.own.date_from, side.own.date_to))
-    return (last - first).days + 1
-
-
-def test_periods_that_are_not_given_have_as_many_days(corpus, everyone):
-    found = ask("project=tea", everyone)
-    assert (found.a.own.date_from, found.b.own.date_to) == ("2024-01-05", "2025-07-04")
-    assert days_of(found.a) == days_of(found.b) == 273
-    assert sum(step.count for step in found.a.steps) == found.a.total
-
-
 @pytest.mark.parametrize(
     ("days", "expected"),
     [
@@ -72,13 +63,6 @@ def test_periods_not_given_are_as_long_whatever_the_growth(days, expected):
     assert tuple((last - first).days + 1 for first, last in (one, other)) == expected
     assert one[1] < other[0]
     assert all(any(first <= begin + timedelta(days=day) <= last for day in days) for first, last in (one, other))
-
-
-def test_a_period_alone_is_compared_with_the_one_of_as_many_days_before(corpus, everyone):
-    found = ask("b.from=2024-03-01&b.to=2024-03-31", everyone)
-    assert (found.a.own.date_from, found.a.own.date_to) == ("2024-01-30", "2024-02-29")
-    assert (found.a.total, found.b.total) == (3, 1)
-    assert found.aligned
 
 
 def test_parameters_of_a_slice_take_the_place_of_the_shared_ones():
@@ -99,11 +83,6 @@ def test_a_viewer_of_one_project_compares_its_memories_alone(corpus):
     hidden = ask("a.project=tea&b.project=boat", tea)
     assert (hidden.a.total, hidden.b.total) == (8, 0)
     assert hidden.only_b == hidden.b.typical == ()
-
-
-def test_typical_memories_carry_the_most_of_what_is_typical(corpus, everyone):
-    found = ask("by=project&least=1", everyone)
-    assert found.a.typical[0].title_text == "Sugar on every table"
 
 
 def test_nothing_is_compared_without_two_slices(corpus, everyone):

@@ -14,7 +14,10 @@ from search.facets import FACETS
 from search.plan import resolve_query
 from search.query import SearchQuery
 from tests.oracle import matching
+from tests.search.conftest import BOTH_ENGINES
 from tests.search.queries import queries
+
+pytestmark = BOTH_ENGINES
 
 
 def table(query, viewer, rows, columns):

@@ -19,6 +19,7 @@ from tests import development_data
 from tests.oracle import facet_counts, load_documents, matching
 
 pytestmark = [
+    pytest.mark.release,
     pytest.mark.development_data,
     pytest.mark.skipif(not development_data.PATH.exists(), reason=development_data.MISSING),
 ]

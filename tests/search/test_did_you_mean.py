@@ -4,14 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from access.viewer import command_viewer
-from categories.models import Category, Concept, Entity
+from categories.models import Category, Concept
 from memories.models import Project
-from memories.records import MemoryRecord
-from memories.services import memory_create
 from search.query import Mode, SearchQuery
 from search.run import run
-from tests.html import html_of
 
 pytestmark = pytest.mark.usefixtures("corpus")
 
@@ -54,15 +50,6 @@ def test_every_facet_with_names_of_its_own_is_told_as_a_query_says_it(everyone, 
     assert f" {run(SearchQuery.from_mapping({key: value}), everyone).total} memor" in message
 
 
-def test_the_filter_that_finds_most_comes_first(everyone):
-    found = named(everyone, q='"Mio"')
-    assert found[0] == ("author", ("Mio",))
-    assert set(found[1:]) == {("entity", ("person:Mio",)), ("entity", ("boat:Mio",))}
-    counts = [run(SearchQuery.from_mapping({key: name}), everyone).total for key, (name,) in found]
-    assert counts == sorted(counts, reverse=True)
-    assert counts[0] > counts[1]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -77,12 +64,6 @@ def test_the_filter_that_finds_most_comes_first(everyone):
 @pytest.mark.usefixtures("_renamed")
 def test_otherwise_nothing_is_told(everyone, arguments):
     assert named(everyone, **arguments) == []
-
-
-def test_a_number_is_not_taken_for_an_id(everyone):
-    assert [
-        number for pk in Entity.objects.values_list("pk", flat=True) if named(everyone, q=(number := str(pk)))
-    ] == []
 
 
 def test_a_name_tells_nothing_of_what_may_not_be_seen(everyone):
@@ -103,21 +84,3 @@ def test_misspelled_word_is_named_though_memories_match_by_meaning(everyone):
         ("No memory contains the word “kettel”.", ("kettle",))
     ]
     assert run(SearchQuery(text="kettle", min_similarity=0), everyone).warnings == ()
-
-
-def test_a_word_is_offered_as_the_newest_memory_spells_it(everyone):
-    for year, text in ((2020, "A samovar."), (2025, "Two samovars."), (2023, "The samovar's lid.")):
-        record = MemoryRecord(content=text, created_at=f"{year}-01-01T00:00:00Z")
-        memory_create(record=record, viewer=command_viewer())
-    (warning, *_) = run(SearchQuery(text="samovarr", mode=Mode.KEYWORD), everyone).warnings
-    assert warning.did_you_mean == ("samovars",)
-
-
-def test_the_page_links_to_the_filter_without_the_words(client, django_user_model):
-    client.force_login(django_user_model.objects.create_superuser("root"))
-    page = html_of(client.get("/explore/", {"q": "Mio", "project": "tea"}))
-    assert (
-        'href="/explore/?author=Mio&amp;project=tea"' in page or 'href="/explore/?project=tea&amp;author=Mio"' in page
-    )
-    assert ">author Mio</a>" in page
-    assert "No memory contains the word" not in page

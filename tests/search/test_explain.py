@@ -10,7 +10,6 @@ from search.explain import explain
 from search.ranking import Boosts, Ranked, ScoreParts
 from search.result import FieldMatch
 from tests.explorer.contexts import answer, hit, query_of
-from text.formatting import listed, ordinal
 
 RANKED = Ranked(
     7,
@@ -159,10 +158,6 @@ def test_every_way_to_be_here_has_its_words(querystring, why, least, found, labe
     assert reasons(querystring, why, least, found)[label] == text
 
 
-def test_nothing_looked_for_needs_no_reason():
-    assert explain(hit(), query_of("tag=tea"), None) == ()
-
-
 # --- folding ------------------------------------------------------------------------------------------------------
 
 
@@ -182,18 +177,3 @@ def test_hit_like_one_on_the_page_before_stands_alone_and_says_so():
 
 
 # --- numbers and lists in words -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("place", "text"),
-    [
-        pytest.param(n, text, id=text)
-        for n, text in [(1, "1st"), (2, "2nd"), (3, "3rd"), (11, "11th"), (112, "112th"), (1021, "1,021st")]
-    ],
-)
-def test_places_are_written_as_people_do(place, text):
-    assert ordinal(place) == text
-
-
-def test_several_are_listed_as_people_do():
-    assert [listed([]), listed(["a"]), listed(["a", "b", "c"])] == ["", "a", "a, b and c"]

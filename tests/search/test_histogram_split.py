@@ -8,7 +8,10 @@ from memories.models import Project
 from search.histogram_split import SPLIT_KEYS
 from search.query import SearchQuery
 from search.run import run
+from tests.search.conftest import EVERY_COUNT
 from tests.search.queries import queries
+
+pytestmark = EVERY_COUNT
 
 
 def divided(viewer, key, **query):
@@ -19,12 +22,6 @@ def test_bars_by_project(corpus, everyone):
     result = divided(everyone, "project", bucket="year")
     assert [bar.count for bar in result.histogram.bars] == [9, 5]
     assert result.split.parts == [("Tea house", (6, 2)), ("Boat yard", (3, 3))]
-
-
-def test_other_values_are_one_part(corpus, everyone, monkeypatch):
-    monkeypatch.setattr("search.histogram_split._MOST", 2)
-    result = divided(everyone, "type", bucket="year")
-    assert result.split.parts == [("note", (4, 2)), ("decision", (3, 0)), ("other", (2, 3))]
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

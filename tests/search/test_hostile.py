@@ -9,19 +9,22 @@ from django.test import Client
 
 from access.keys import make_key
 from access.viewer import command_viewer
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import ToolRefusedError, call
 from memories.models import Memory
 from search.query import SearchQuery
 from search.run import run
 from tests.hostile import TEXTS
 from tests.html import html_of
+from tests.search.conftest import BOTH_ENGINES
 from web.params import QueryError
+
+pytestmark = BOTH_ENGINES
 
 FAILED = "Internal error"
 FILTERS = ("tag", "category", "type", "concept", "author", "entity", "agent", "project", "source", "state")
 # Refusals before the search do not depend on the engine.
-one_engine = pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+one_engine = pytest.mark.engines("postgres")
 
 
 @pytest.fixture

@@ -56,29 +56,6 @@ def test_it_tells_what_there_is(indexed):
     assert "not followed" not in text
 
 
-def test_it_tells_what_waits_and_what_is_wrong(indexed):
-    Memory.objects.filter(external_id__in=["t1", "t2"]).update(memory_type="changed")
-    assert re.search(r"^2 changes are pending, the oldest for 0\.\d s$", said(), re.MULTILINE)
-    store.report_damage("a segment is cut off")
-    assert "It is going to be rebuilt: a segment is cut off" in said()
-    outbox.stop_following()
-    assert f"Changes are not followed: {REBUILD}" in said()
-
-
-@pytest.mark.parametrize("options", [{}, {"check": True}], ids=["show", "check"])
-def test_without_an_index_it_tells_how_to_make_one(memories, options):
-    assert fails(**options) == (
-        "",
-        f"There is no search index to read: there is none yet. Rebuild it: {REBUILD}",
-    )
-
-
-@pytest.mark.parametrize("options", [{}, {"check": True}], ids=["show", "check"])
-def test_damage_that_hides_everything_is_told(indexed, options):
-    (store.current_generation() / "manifest").write_text("{")
-    assert "The search index is damaged: its manifest cannot be read" in fails(**options)[1]
-
-
 # --- whether it is true -------------------------------------------------------------------------------------------
 
 
@@ -141,11 +118,6 @@ def test_rebuild_makes_a_new_one_and_removes_the_old(indexed, index):
     assert outbox.is_followed()
 
 
-def test_rebuild_makes_the_first_one(memories):
-    assert said(rebuild=True) == f"{MEMORIES} memories are in a new search index.\n"
-    assert run(SearchQuery(), command_viewer()).engine == "tantivy"
-
-
 def test_catch_up_takes_in_what_waits(indexed):
     Memory.objects.filter(external_id__in=["t1", "t2"]).update(memory_type="changed")
     assert said(catch_up=True) == "2 changes applied.\n"
@@ -187,27 +159,6 @@ def test_rebuild_asks_the_process_that_keeps_it(indexed, monkeypatch):
         stop.set()
         thread.join(20)
     assert "Everything agrees" in said(check=True)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_rebuild_does_it_itself_when_the_other_process_ends(indexed, monkeypatch):
-    monkeypatch.setattr(command, "_POLL_SECONDS", 0.05)
-    before = store.current_generation()
-    holds, ends = threading.Event(), threading.Event()
-
-    def hold():
-        with store.writer_lock():
-            holds.set()
-            ends.wait(20)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    holds.wait(10)
-    threading.Timer(0.3, ends.set).start()
-    assert said(rebuild=True) == f"{MEMORIES} memories are in a new search index.\n"
-    thread.join(20)
-    assert store.current_generation() != before
-    assert not store.rebuild_reason()
 
 
 # --- following ----------------------------------------------------------------------------------------------------

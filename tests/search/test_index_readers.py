@@ -17,6 +17,7 @@ from search.engines.index.store import docs_of, ids_at
 from search.plan import resolve_query
 from search.query import SearchQuery
 from search.run import run
+from tests.corpus import bring_in
 from tests.search.indexed import assert_true_to_the_database, load
 
 
@@ -43,7 +44,7 @@ def test_a_prefix_of_very_many_words_ends_a_phrase(db, tantivy, tmp_path):
     records = [
         {"id": f"r{n}", "content": "commit " + " ".join(f"ab{n:03}{m:03}" for m in range(200))} for n in range(100)
     ]
-    load(tmp_path, records)
+    bring_in(tmp_path, records)
     follower.catch_up()
     result = run(SearchQuery(text='"commit ab*"'), command_viewer())
     assert (result.total, result.engine, store.rebuild_reason()) == (100, "tantivy", "")

@@ -16,6 +16,9 @@ from search.facets import FACET
 from search.query import SearchQuery
 from search.run import run
 from tests.html import html_of
+from tests.search.conftest import EVERY_COUNT
+
+pytestmark = EVERY_COUNT
 
 ROW = re.compile(
     r'<input type="checkbox" id="[^"]+" form="explore-form" name="([^"]+)" value="([^"]*)"[^>]*>'

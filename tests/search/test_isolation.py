@@ -13,14 +13,17 @@ from django.test import Client
 from access.keys import make_key
 from access.models import ApiKey, Membership
 from access.viewer import command_viewer, viewer_of_key
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import ToolRefusedError, call
 from categories.models import Category, Concept, Entity, Relationship
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create, memory_delete
 from memories.supersession import memory_supersede
+from tests.search.conftest import EVERY_COUNT
 from web.cache import clear_caches
+
+pytestmark = EVERY_COUNT
 
 EVERYTHING = command_viewer()
 # Names of the other projects, some similar to those of the tea house.
@@ -189,7 +192,7 @@ PAGES = [
     "/graph/entity/person:Mio/?depth=2",
     "/graph/entity/zed:zanzibar/",
     "/graph/concept/temperature/",
-    "/graph/path/?from=person:Mio&to=zanzibr&together=1",
+    "/graph/entity/person:Mio/?to=zanzibr&together=1",
 ]
 
 

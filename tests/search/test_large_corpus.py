@@ -14,8 +14,9 @@ from search.engines import large_corpus, postgres_columns
 from search.engines.base import FacetCounts, ValueCount
 from search.query import SearchQuery
 from search.run import run
+from tests.search.conftest import EVERY_COUNT
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), EVERY_COUNT]
 
 
 @pytest.fixture

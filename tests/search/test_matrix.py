@@ -10,7 +10,10 @@ from search.engines.index import counts as index_counts
 from search.matrix import MatrixRequest, matrix
 from search.query import SearchQuery
 from search.run import run
+from tests.search.conftest import EVERY_COUNT
 from web.params import QueryError
+
+pytestmark = EVERY_COUNT
 
 
 def table(querystring, viewer, **request):
@@ -28,20 +31,6 @@ def test_tags_by_type(corpus, everyone):
     assert [(column.value, column.count) for column in found.columns] == [("note", 3), ("decision", 2), ("bugfix", 1)]
     assert found.cells == ((1, 2, 0), (1, 1, 0))
     assert (found.total, found.distinct_rows, found.distinct_columns) == (8, 6, 5)
-
-
-def test_selections_of_rows_and_columns_are_left_out(corpus, everyone):
-    bare = table("project=tea", everyone, rows="tag", columns="type")
-    assert table("project=tea&tag=kettle&type=note", everyone, rows="tag", columns="type").cells == bare.cells
-
-
-def test_categories_are_those_of_one_level(corpus, everyone):
-    top = table("", everyone, rows="category", columns="project")
-    assert {row.label: row.count for row in top.rows} == {"Kitchen": 3, "Yard": 6, "Guests": 3}
-    below = table("", everyone, rows="category", columns="project", parent="Kitchen")
-    assert {row.label: row.count for row in below.rows} == {"Brewing": 2, "Oven": 1}
-    (warning,) = table("", everyone, rows="category", columns="project", parent="Cellar").warnings
-    assert (warning.message, warning.parameter) == ("No category is named “Cellar”.", "parent")
 
 
 def test_periods_are_those_of_the_dates_extended_to_whole_ones(corpus, everyone):

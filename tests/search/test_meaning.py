@@ -16,8 +16,8 @@ from django.test import Client
 
 from access.keys import make_key
 from access.viewer import command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from memories.embedding.models import HASHED
 from memories.models import Chunk, Corpus, EmbeddingModel, Memory, Project
 from search.engines import knn
@@ -28,9 +28,12 @@ from search.ranking import COMPARED
 from search.run import run
 from tests.html import html_of
 from tests.oracle import facet_counts, load_documents, matching
+from tests.search.conftest import BOTH_ENGINES
 from tests.search.queries import EVERYTHING, facet
 from tests.vectors import embed_everything, similarity
 from web.cache import clear_caches
+
+pytestmark = BOTH_ENGINES
 
 
 def ask(querystring, viewer, **options):
@@ -56,33 +59,6 @@ def test_reply_says_how_the_set_was_made(embedded, everyone):
     assert more > 0
     verb = "contains" if by_words == 1 else "contain"
     assert result.matched_by == f"{by_words} {verb} both words, {more} more close in meaning (≥ 0.20)"
-
-
-@pytest.mark.parametrize("mode", ["semantic", "hybrid"])
-@pytest.mark.parametrize("filters", ["", "&project=tea"])
-def test_least_similarity_that_nothing_reaches_can_be_left_out(embedded, everyone, mode, filters):
-    result = ask(f"q=xyzzy plugh&mode={mode}&min_similarity=0.99{filters}", everyone)
-    (offered,) = [one for one in result.relaxations if one.key == "min_similarity"]
-    assert (offered.label, offered.count) == ("the least similarity", run(offered.query, everyone).total)
-    assert offered.query.min_similarity is None
-    assert not [one for one in ask("q=xyzzy&mode=keyword", everyone).relaxations if one.key == "min_similarity"]
-
-
-@pytest.mark.parametrize("mode", ["semantic", "hybrid"])
-def test_least_similarity_is_left_out_together_with_a_filter_that_finds_nothing(embedded, everyone, mode):
-    result = ask(f"q=xyzzy plugh&mode={mode}&min_similarity=0.99&tag=nobody", everyone)
-    offered = [{one.key, *(key for key, _ in one.also)} for one in result.relaxations]
-    assert {"q", "tag"} in offered
-    for one in result.relaxations:
-        assert one.count == run(one.query, everyone).total > 0
-
-
-@pytest.mark.parametrize("text", ["kettle valve", '"kettle"', "Kettles", "green tea"])
-def test_words_that_memories_have_are_not_called_missing_where_only_meaning_is_searched(embedded, everyone, text):
-    assert ask(f"q={text}&mode=keyword", everyone).total
-    result = ask(f"q={text}&mode=semantic&min_similarity=1", everyone)
-    assert result.total == 0
-    assert not [one for one in result.warnings if "No memory contains" in one.message]
 
 
 def test_semantic_looks_by_meaning_alone(embedded, everyone):
@@ -128,49 +104,6 @@ def test_what_only_leaves_out_has_no_meaning(embedded, everyone):
     assert ask("q=-tea", everyone).total == ask("q=-tea&mode=keyword", everyone).total
 
 
-def test_every_hit_says_why_it_is_there(embedded, everyone):
-    result = ask("q=green tea", everyone)
-    first = result.hits[0].why
-    assert first.semantic_rank == 1
-    assert first.keyword_rank in {1, 2, 3}
-    assert first.score is not None
-    assert first.boosts is not None
-    assert result.hits[0].score == first.score
-
-
-def test_page_and_api_say_where_numbers_are_lower_bounds(embedded, low_ceiling, everyone):
-    result = ask("q=tea boat dock&include_facets=1", everyone)
-    assert result.at_least
-    assert {"total", "tags", "histogram", "date_buckets"} <= set(result.lower_bounds)
-    exact = ask("q=tea boat dock&mode=keyword&include_facets=1", everyone)
-    assert exact.lower_bounds == ()
-    assert "; only the nearest 3 are considered, so there may be more" in result.matched_by
-
-
-def test_set_without_any_by_words_says_so(embedded, everyone):
-    result = ask("q=kettle brew leaf cup morning nosuchword othernonsense&min_similarity=0.1", everyone)
-    assert result.total
-    assert (
-        result.matched_by == f"no memory contains at least 3 of the 7 words, {result.total} close in meaning (≥ 0.10)"
-    )
-
-
-def test_words_of_a_hit_are_told_by_field(embedded, everyone):
-    (first,) = [hit for hit in ask("q=green tea", everyone).hits if hit.external_id == "t1"]
-    assert {found.field: found.words for found in first.found} == {
-        "title": ("green", "tea"),
-        "tags": ("tea",),
-        "text": ("green", "tea"),
-    }
-
-
-def test_in_another_order_the_similarity_is_told_all_the_same(embedded, everyone):
-    ranked = {hit.id: hit.why.similarity for hit in ask("q=green tea", everyone).hits}
-    newest = ask("q=green tea&sort=newest", everyone).hits
-    assert {hit.id: hit.why.similarity for hit in newest} == pytest.approx(ranked)
-    assert [hit.why.semantic_rank for hit in newest] == [None] * len(newest)
-
-
 def test_near_duplicates_stand_behind_the_first_and_are_folded_on_the_page(embedded, everyone, client):
     clone = Memory.objects.get(external_id="t1")
     copy = Memory.objects.get(external_id="t2")
@@ -186,19 +119,6 @@ def test_near_duplicates_stand_behind_the_first_and_are_folded_on_the_page(embed
     assert page.count("+1 similar</summary>") == 1
     folded = page.split(f'<details id="similar-{alike[0].why.similar_to}"')[1]
     assert f'<article id="hit-{alike[0].id}"' in folded
-
-
-def test_api_tells_why_and_what_is_alike(embedded, everyone):
-    raw = make_key(name="agent", scopes=["read"], every_project=True, viewer=everyone).raw
-    caller = Client(headers={"Authorization": f"Bearer {raw}"})
-    hit = caller.get("/api/search", {"q": "green tea"}).json()["memories"][0]
-    assert hit["similar_to"] is None
-    why = hit["why"]
-    assert why["semantic_rank"] == 1
-    assert "tea" in why["found"]["title"]
-    assert hit["score"] == pytest.approx(sum(why["score_parts"].values()))
-    assert {reason["label"] for reason in why["reasons"]} == {"Words", "Meaning", "Score"}
-    assert caller.get("/api/search", {"tag": "tea"}).json()["memories"][0]["why"] is None
 
 
 @pytest.fixture

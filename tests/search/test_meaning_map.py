@@ -13,7 +13,10 @@ from search.engines.base import EngineTimeoutError
 from search.meaning_map import MapTooSlowError, hits_at, map_field, map_groups, map_regions
 from search.query import SearchQuery
 from tests.map_corpus import move
+from tests.search.conftest import BOTH_ENGINES
 from web.params import QueryError
+
+pytestmark = BOTH_ENGINES
 
 WHOLE = Tile()
 EVERY_TILE = [Tile(1, column, row) for column in (0, 1) for row in (0, 1)]
@@ -68,16 +71,6 @@ def test_too_many_points_become_a_grid_with_the_same_numbers(corpus, everyone, m
     quarter = field(everyone, Tile(1, 0, 0))
     assert grid.tile.total == sum(count for *_, count in points(quarter))
     assert {(x, y) for x, y, *_ in points(quarter)} == {(300 >> 7, 700 >> 7)}
-
-
-def test_points_are_coloured_by_year_or_by_any_facet(corpus, everyone):
-    years = field(everyone, colour="year")
-    assert [group.label for group in years.groups] == ["2025", "2024"]
-    assert {group for *_, group, _ in points(years)} == {1, 2}
-    tags = field(everyone, colour="tag", tag=("tea",))
-    first = [group.value for group in tags.groups].index("tea") + 1
-    # A memory has the colour of the first group that it belongs to.
-    assert all(0 < group <= first for *_, group, _ in points(tags))
 
 
 def test_regions_are_named_by_what_is_together(corpus, everyone, monkeypatch):

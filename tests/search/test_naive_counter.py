@@ -7,7 +7,10 @@ from search.facets import FACET, FACETS, FacetKind
 from search.query import SearchQuery
 from search.run import run
 from tests.oracle import date_counts, facet_counts, matching
+from tests.search.conftest import EVERY_COUNT
 from tests.search.queries import EVERYTHING, facet, queries
+
+pytestmark = EVERY_COUNT
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -10,11 +10,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from access.keys import make_key
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import ToolRefusedError, call
 from curation.queries import matching_ids
 from explorer.page_query import PageQuery
-from search.calendar_days import calendar_days
 from search.compare import compare
 from search.facets import FACET, FacetKind
 from search.matching import found_ids
@@ -30,8 +29,11 @@ from search.timeline import TimelineRequest, timeline
 from search.unified import legs
 from search.unified.service import unified
 from tests.html import html_of
+from tests.search.conftest import EVERY_COUNT
 from tests.unified_corpus import AtOnce
 from web.params import MAX_VALUES, QueryError
+
+pytestmark = EVERY_COUNT
 
 PARAMETERS = [field.alias or name for name, field in SearchQuery.model_fields.items() if not field.exclude]
 # Some of these are wrong for every parameter: not text, too long, no number, no date, no choice.
@@ -106,7 +108,6 @@ def test_no_reader_of_queries_widens_one_that_is_refused(corpus, engine, everyon
     assert sum(bar.all for bar in date_histograms([query], everyone)[0].bars) == 0
     assert not matrix(query, MatrixRequest(rows="type", columns="tag"), everyone).total
     assert timeline(TimelineRequest(), query.with_(text="tea"), everyone).anchor is None
-    assert sum(calendar_days(query, 2024, everyone).days.values()) == 0
     assert unified(query.with_(text="tea", mode=Mode.UNIFIED), everyone).found == 0
     assert matching_ids(query, everyone) == []
     assert compare(type(asked)(CompareRequest(by="project"), query), everyone).choices == ()
@@ -142,7 +143,7 @@ def doors(corpus, everyone):
 def test_the_exclusion_of_an_unknown_name_is_an_error(doors, everyone, key):
     caller, browser = doors
     query = SearchQuery.from_mapping({f"-{key}": "no-such-name"})
-    for ask in (run, found_ids, unified, calendar_of):
+    for ask in (run, found_ids, unified):
         with pytest.raises(UnknownExclusionError, match="no-such-name"):
             ask(query, everyone)
     assert totals([query], everyone)[0].total == 0
@@ -156,10 +157,6 @@ def test_the_exclusion_of_an_unknown_name_is_an_error(doors, everyone, key):
         assert "Nothing matches, because this is not understood" in html_of(page)
         assert "no-such-name" in html_of(page)
     assert browser.get(f"/explore/matrix/?{query.querystring()}").status_code == 422
-
-
-def calendar_of(query, viewer):
-    return calendar_days(query, 2024, viewer)
 
 
 @pytest.mark.django_db

@@ -31,13 +31,6 @@ def test_what_has_no_vector_yet_is_as_near_as_its_words_are_good():
     assert [(one.id, round(one.relevance, 3)) for one in fused] == [(1, 1.0), (2, 0.92), (3, 0.5), (4, 0.0)]
 
 
-def test_fusion_tells_the_place_in_each_leg():
-    first = fuse({1: 10.0, 2: 5.0}, {2: 0.9, 4: 0.3}, 0.6)[0]
-    assert first == Ranked(
-        1, score=1.0, keyword_rank=1, word_score=10.0, semantic_rank=None, similarity=None, relevance=1.0
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "similarities", "order"),
     [
@@ -138,11 +131,6 @@ def test_near_duplicates_stand_behind_the_first_of_them():
     vectors = {1: unit(1, 0), 2: unit(0, 1), 3: unit(1, 0.01), 4: unit(0.01, 1), 5: unit(1, 0.02)}
     folded = fold([Ranked(n) for n in range(1, 6)], vectors, 0.95)
     assert [(one.id, one.similar_to) for one in folded] == [(1, None), (3, 1), (5, 1), (2, None), (4, 2)]
-
-
-def test_what_has_no_vector_is_like_nothing():
-    folded = fold([Ranked(1), Ranked(2), Ranked(3)], {1: unit(1, 0), 3: unit(1, 0)}, 0.95)
-    assert [(one.id, one.similar_to) for one in folded] == [(1, None), (3, 1), (2, None)]
 
 
 @pytest.mark.parametrize(

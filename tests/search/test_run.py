@@ -19,7 +19,10 @@ from search.engines.postgres import PostgresEngine
 from search.query import SearchQuery, Sort
 from search.result import FacetListing, HitDetail
 from search.run import facet_page, run
+from tests.search.conftest import EVERY_COUNT
 from tests.search.queries import EVERYTHING, facet
+
+pytestmark = EVERY_COUNT
 
 
 def ask(querystring, viewer, **options):
@@ -260,17 +263,6 @@ def test_pages_are_stable_disjoint_and_complete(corpus, everyone, sort):
     assert len(seen) == len(set(seen)) == result.total == 10
 
 
-def test_page_past_the_last_is_empty_and_says_so(corpus, everyone):
-    result = ask("page=9", everyone)
-    assert (result.hits, result.total, result.has_more) == ((), 14, False)
-    assert "past the last page" in result.warnings[0].message
-
-
-def test_title_and_snippet_are_marked_where_they_match(corpus, everyone):
-    (hit,) = ask('q="kettle valve"', everyone).hits
-    assert [s.text for s in hit.title if s.marked] == ["Kettle", "valve"]
-
-
 def test_an_index_has_the_same_rows_without_marks_and_snippets(corpus, everyone):
     query = SearchQuery.from_pairs([("q", "kettle")])
     full, index = (run(query, everyone, detail=detail) for detail in (HitDetail.FULL, HitDetail.INDEX))
@@ -282,33 +274,12 @@ def test_an_index_has_the_same_rows_without_marks_and_snippets(corpus, everyone)
     assert run(query, everyone, detail=HitDetail.NONE).total == full.total
 
 
-def test_cards_have_marks_and_snippets_but_not_the_words_that_explain_them(corpus, everyone):
-    query = SearchQuery.from_pairs([("q", "kettle")])
-    full, cards = (run(query, everyone, detail=detail).hits for detail in (HitDetail.FULL, HitDetail.CARD))
-    assert any(hit.found for hit in full)
-    assert not any(hit.found for hit in cards)
-    assert [(hit.id, hit.title, hit.snippet) for hit in cards] == [(hit.id, hit.title, hit.snippet) for hit in full]
-
-
 def test_words_are_found_in_the_language_of_the_project(corpus, everyone):
     from memories.models import Project
 
     Project.objects.filter(slug="boat").update(language="german")
     result = ask("q=teas", everyone)
     assert {hit.project for hit in result.hits} == {"tea"}
-
-
-def test_flag_is_explained(corpus, everyone):
-    result = ask("q=rm -rf", everyone)
-    assert titles(result) == ["Descale with rm -rf vinegar"]
-    assert "command-line flag" in result.warnings[0].message
-
-
-def test_a_prefix_of_one_letter_is_explained(corpus, everyone):
-    result = ask("q=kettle c*", everyone)
-    assert titles(result) == ["Kettle valve stuck"]
-    assert "at least two letters" in result.warnings[0].message
-    assert not ask("q=ket*&mode=keyword", everyone).warnings
 
 
 def test_what_is_asked_for_in_the_title_is_marked_there_alone(corpus, everyone):
@@ -334,7 +305,7 @@ def test_statements_do_not_grow_with_hits_or_values(corpus, everyone):
     assert many <= 20
 
 
-@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+@pytest.mark.engines("postgres")
 def test_facets_that_run_out_of_time_are_reported_and_hits_still_come(corpus, everyone, settings, monkeypatch):
     settings.SEARCH_FACET_TIMEOUT_MS = 1
     original = match_counts._facet
@@ -443,10 +414,6 @@ def test_one_moment_has_one_spelling(corpus, everyone, written, canonical):
     assert result.query.date_from == canonical
 
 
-def test_the_longest_span_reaches_over_everything(corpus, everyone):
-    assert ask("since=200y", everyone).total == 14
-
-
 def test_plain_values_are_folded_as_they_are_stored(corpus, everyone):
     Memory.objects.filter(project__slug="boat").update(memory_type="straße", tags=["foo-bar"])
     assert ask("type=Straße", everyone).total == 6
@@ -489,25 +456,6 @@ def test_branches_open_only_to_what_the_viewer_may_see(corpus, everyone):
     assert rows["kitchen"].has_children is True
     assert values_page("category", "", viewer, parent="yard").facet.values == ()
     assert values_page("category", "", viewer, parent="yard/dock").warnings[0].parameter == "parent"
-
-
-@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
-def test_suggestions_that_take_too_long_are_left_out(corpus, everyone, monkeypatch):
-    from search.engines.base import EngineTimeoutError
-
-    def out_of_time(*arguments, **options):
-        raise EngineTimeoutError
-
-    monkeypatch.setattr(PostgresEngine, "counts", out_of_time)
-    result = ask("entity=kettel", everyone)
-    assert (result.total, result.warnings[0].did_you_mean) == (0, ())
-
-
-def test_a_chosen_value_is_listed_once(corpus, everyone):
-    rows = [value.value for value in values_page("tag", "tag=tea", everyone, page_size=2).facet.values]
-    assert rows.count("tea") == 1
-    assert "tea" not in [v.value for v in values_page("tag", "tag=tea", everyone, search="boat").facet.values]
-    assert "tea" not in [v.value for v in values_page("tag", "tag=tea", everyone, page=3, page_size=2).facet.values]
 
 
 def test_states_that_stand_by_default_are_not_ticked(corpus, everyone):

@@ -6,11 +6,14 @@ from hypothesis import strategies as st
 
 from search.query import SearchQuery
 from search.run import run
+from tests.search.conftest import EVERY_COUNT
 from tests.search.queries import EVERYTHING, queries
 from web.cache import clear_caches
 
+pytestmark = EVERY_COUNT
 
-@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
+
+@pytest.mark.engines("postgres")
 @pytest.mark.parametrize("facet_limit", [pytest.param(EVERYTHING, id="all values"), pytest.param(None, id="sidebar")])
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())

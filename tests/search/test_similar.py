@@ -6,15 +6,15 @@ from django.test import Client
 
 from access.keys import make_key
 from access.viewer import command_viewer
-from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory, Project
+from memories.models import Chunk, Corpus, EmbeddingModel, Memory, Project
 from memories.refusals import MemoryNotFoundError
 from search.similar import SimilarRequest, similar_memories, similar_to_text
 from tests.explorer.memory.test_memory_page import make
+from tests.search.conftest import BOTH_ENGINES
 from tests.vectors import MODEL, embed_everything
 from web.cache import clear_caches
-from web.params import QueryError
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, BOTH_ENGINES]
 
 
 @pytest.fixture
@@ -73,13 +73,6 @@ def test_the_nearest_come_first_and_never_itself(vectors, everyone, anchor):
     assert found.reason == ""
 
 
-def test_as_many_come_as_there_are_and_as_were_asked_for(vectors, everyone):
-    few, every = like(everyone, "t1", limit=2, min_similarity=0), like(everyone, "t1", limit=100, min_similarity=0)
-    assert ids(few) == ids(every)[:2]
-    assert (few.has_more, every.has_more) == (True, False)
-    assert set(ids(every)) == set(exact(vectors, pk_of("t1"), in_default_states(), 0))
-
-
 def test_where_nothing_says_how_near_the_model_does(vectors, everyone):
     found = like(everyone, "t1")
     assert found.min_similarity == 0.2
@@ -106,27 +99,6 @@ def test_filters_leave_the_nearest_of_those_that_pass(vectors, everyone, filters
     found = like(everyone, "t1", min_similarity=0, limit=100, **filters)
     assert ids(found) == list(exact(vectors, pk_of("t1"), passing, 0))
     assert found.memories
-
-
-def test_a_filter_that_nothing_has_is_told(vectors, everyone):
-    found = like(everyone, "t1", entity="tool:kettel")
-    assert found.memories == ()
-    assert found.warnings[0].message == "No entity is named “tool:kettel”."
-
-
-def test_what_both_have_is_named(vectors, everyone):
-    found = {one.hit.external_id: one.shared for one in like(everyone, "t1", min_similarity=0, limit=100).memories}
-    assert [term.value for term in found["t2"].entities] == ["tool:kettle"]
-    assert [category.path for category in found["t2"].categories] == ["kitchen/brewing"]
-    assert (found["t2"].tags, found["t2"].more) == ((), 0)
-    assert found["t7"].tags == ("tea",)
-
-
-def test_three_of_a_kind_are_named_and_the_rest_counted(vectors, everyone):
-    tags = ["a", "b", "c", "d", "e"]
-    Memory.objects.filter(external_id__in=["t1", "t2"]).update(tags=tags)
-    (shared,) = [o.shared for o in like(everyone, "t1", min_similarity=0).memories if o.hit.external_id == "t2"]
-    assert (shared.tags, shared.more) == (("a", "b", "c"), 2)
 
 
 # --- duplicates ---------------------------------------------------------------------------------------------------
@@ -205,22 +177,6 @@ def test_before_anything_is_embedded_there_is_a_reason(corpus, everyone):
     assert (found.memories, found.reason) == ((), "no memory has been embedded yet")
 
 
-def test_one_that_is_not_embedded_yet_says_so(vectors, everyone):
-    Chunk.objects.filter(memory_id=pk_of("t1")).delete()
-    found = like(everyone, "t1")
-    assert (found.memories, found.reason) == ((), "this memory has not been embedded yet")
-
-
-def test_one_that_was_changed_since_says_so(vectors, everyone):
-    EmbeddedMemory.objects.filter(memory_id=pk_of("t1")).update(content_hash="before")
-    found = like(everyone, "t1")
-    assert found.memories
-    assert [warning.message for warning in found.warnings] == [
-        "93 % of the memories have a vector so far; more may appear.",
-        "It has changed since it was embedded: these are similar to its earlier text.",
-    ]
-
-
 def test_vectors_of_another_model_are_not_compared(vectors, everyone):
     EmbeddingModel.objects.create(
         id=2, name="next", source="next", dimensions=MODEL.dimensions, min_similarity=0.3, state="building"
@@ -257,11 +213,6 @@ def test_api_gives_what_the_page_shows(vectors, everyone):
     assert 0.05 <= row["similarity"] <= 1
 
 
-def test_api_answers_a_memory_without_vectors_with_a_reason(corpus):
-    reply = fetched(f"/api/memories/{pk_of('t1')}/similar")
-    assert (reply["memories"], reply["reason"]) == ([], "no memory has been embedded yet")
-
-
 def test_api_knows_no_memory_of_another_project(vectors):
     assert fetched(f"/api/memories/{pk_of('b1')}/similar", 404, projects=["tea"])["error"] == "not_found"
     assert fetched(f"/api/memories/{10**30}/similar", 404)["error"] == "not_found"
@@ -292,11 +243,6 @@ def test_parameters_that_are_wrong_are_named(db, parameters, detail):
     assert detail in reply["detail"]
 
 
-def test_everything_that_is_wrong_is_named_at_once(db):
-    with pytest.raises(QueryError, match=r"q: does nothing.*taggs: is not.*limit: 'x'"):
-        SimilarRequest.with_query([("q", "tea"), ("taggs", "tea"), ("limit", "x")])
-
-
 def about(viewer, text, **arguments):
     pairs = [(key, str(value)) for key, value in arguments.items()]
     return similar_to_text(text, *SimilarRequest.with_query(pairs), viewer)
@@ -316,8 +262,3 @@ def test_a_text_finds_only_what_the_viewer_sees_and_the_filters_pass(vectors, qu
     valve = Memory.objects.get(external_id="t2")
     assert valve.pk not in ids(about(seen_by("boat"), valve.content, min_similarity=0))
     assert valve.pk not in ids(about(everyone, valve.content, type="note", min_similarity=0))
-
-
-def test_a_text_without_a_model_says_why_there_is_nothing(vectors, everyone):
-    found = about(everyone, "The valve of the kettle stuck")
-    assert (found.memories, found.reason) == ((), "search by meaning is not ready: the model is still loading")

@@ -12,8 +12,10 @@ from search.query import SearchQuery
 from search.run import run
 from search.unified import legs
 from search.unified.service import unified
-from search.why_not import why_not
+from tests.search.conftest import BOTH_ENGINES
 from tests.unified_corpus import AtOnce
+
+pytestmark = BOTH_ENGINES
 
 OLD, NEW = "No sugar on the tables", "Sugar on every table"
 BOTH = "q=sugar superseded winter&state=active&state=superseded"
@@ -35,15 +37,6 @@ def test_it_follows_its_successor_in_every_mode_and_says_so(embedded, everyone, 
     assert order.index(OLD) == order.index(NEW) + 1
     assert found[OLD].moved_below == Memory.objects.get(title=NEW).pk
     assert found[NEW].moved_below is None
-
-
-@pytest.mark.parametrize("mode", ["keyword", "hybrid"])
-def test_pages_and_places_have_the_same_order(embedded, everyone, mode):
-    query = f"{BOTH}&mode={mode}"
-    order = list(hits(query, everyone))
-    assert [next(iter(hits(f"{query}&page_size=1&page={n}", everyone))) for n in range(1, len(order) + 1)] == order
-    place = why_not(query_of(query), Memory.objects.get(title=OLD).pk, everyone).place
-    assert place == order.index(OLD) + 1
 
 
 def test_unified_search_has_it_after_its_successor(embedded, everyone, monkeypatch):

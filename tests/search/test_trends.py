@@ -10,6 +10,9 @@ from search.histogram import DayCounts
 from search.query import SearchQuery
 from search.run import run
 from search.trends import _domain, trends
+from tests.search.conftest import BOTH_ENGINES
+
+pytestmark = BOTH_ENGINES
 
 
 def counted(query, key, values, viewer):

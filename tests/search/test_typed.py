@@ -94,12 +94,6 @@ def test_span_typed_beside_dates_narrows_them():
     assert (found.query.date_from, found.query.since, found.problems) == ("2024-01-01", "7d", ())
 
 
-def test_what_was_refused_stays_so_until_it_is_typed_anew():
-    asked, _ = SearchQuery.read([("since", "soon"), ("tagg", "x")])
-    assert understand(asked.replace(text="tag:a")).query.refused == (("tagg", "x"), ("since", "soon"))
-    assert understand(asked.replace(text="since:7d")).query.refused == (("tagg", "x"),)
-
-
 _WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=30)
 _VALUES = _WORDS.filter(str.strip)
 _PAIRS = st.one_of(

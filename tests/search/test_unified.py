@@ -15,15 +15,16 @@ from memories.embedding import query as embeddings
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search.query import Mode, SearchQuery
-from search.run import run
+from search.query import SearchQuery
 from search.unified import legs
 from search.unified.legs import LEGS, TERM_KINDS, LegState, ResultKind, Way
 from search.unified.service import unified
-from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
+from tests.search.conftest import BOTH_ENGINES
+from tests.unified_corpus import AtOnce, embed_all, fill_with_mill
 from text.analysis import index_terms, raw_tokens
 from text.query_syntax import parse_text, plain_text_of
-from web.params import QueryError
+
+pytestmark = BOTH_ENGINES
 
 SLOWLY = hypothesis_settings(
     max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -375,8 +376,7 @@ def test_without_a_model_the_legs_by_meaning_say_why(mill, everyone):
 def in_threads(transactional_db, query_model, tmp_path, settings):
     """The corpus, committed so that the threads of the legs can read it."""
     settings.SEARCH_ENGINE = "postgres"
-    bring_in_mill(tmp_path)
-    embed_all()
+    fill_with_mill(tmp_path)
 
 
 def test_legs_have_threads_and_connections_of_their_own(in_threads, everyone, monkeypatch):
@@ -411,18 +411,3 @@ def test_a_statement_that_takes_too_long_is_cut_off_and_its_leg_late(in_threads,
 
 
 # --- the mode itself ----------------------------------------------------------------------------------------------
-
-
-def test_run_answers_a_unified_query_with_its_memories(mill, everyone):
-    query = SearchQuery.from_mapping({"q": "wheel", "mode": "unified"})
-    assert run(query, everyone).total == run(query.model_copy(update={"mode": Mode.HYBRID}), everyone).total
-
-
-def test_without_a_text_the_mode_lists_memories(mill, everyone):
-    assert not SearchQuery.from_mapping({"mode": "unified"}).is_unified
-    assert run(SearchQuery.from_mapping({"mode": "unified"}), everyone).total == 8
-
-
-def test_another_order_is_refused_with_what_to_do(db):
-    with pytest.raises(QueryError, match="mode unified puts what fits best first"):
-        SearchQuery.from_mapping({"q": "wheel", "mode": "unified", "sort": "newest"})

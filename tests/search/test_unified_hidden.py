@@ -8,7 +8,7 @@ from memories.models import Memory, Project
 from search.query import SearchQuery
 from search.unified import legs
 from search.unified.service import unified
-from tests.unified_corpus import AtOnce, bring_in_mill, embed_all
+from tests.unified_corpus import AtOnce, fill_with_mill
 from tests.vectors import MODEL
 from web.cache import clear_caches
 
@@ -19,8 +19,7 @@ pytestmark = pytest.mark.django_db
 def _mill(db, tmp_path, monkeypatch):
     monkeypatch.setattr(legs, "_threads", AtOnce())
     embeddings.use_embedder(MODEL)
-    bring_in_mill(tmp_path)
-    embed_all()
+    fill_with_mill(tmp_path)
     yield
     embeddings.forget()
 

@@ -9,9 +9,7 @@ from django.test import Client
 from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Memory, Project
-from search.query import SearchQuery
 from search.unified import legs
-from search.unified.service import unified
 from tests.html import html_of
 from tests.unified_corpus import AtOnce
 
@@ -90,22 +88,6 @@ def test_the_legs_are_told(caller, monkeypatch, settings):
     ]
 
 
-def test_facets_are_of_the_memories(caller):
-    found = reply(caller, "q=wheel&include_facets=1")
-    assert found["facets"]["projects"] == {"mill": 4, "vault": 1}
-
-
-def test_an_index_leaves_the_records_out(caller):
-    found = reply(caller, "q=larch+spokes&view=index")
-    assert not {"memory", "entity", "relationship"} & set(result(found, "wheel"))
-
-
-def test_results_are_those_of_the_plain_function(caller, everyone):
-    query = SearchQuery.from_mapping({"q": "wheel osk", "mode": "unified"})
-    expected = [(hit.kind.value, hit.id) for hit in unified(query, everyone).hits]
-    assert [(one["kind"], one["id"]) for one in reply(caller, "q=wheel+osk")["results"]] == expected
-
-
 @pytest.mark.parametrize(
     ("query", "detail"),
     [
@@ -143,40 +125,12 @@ def kinds(response):
     )
 
 
-def test_results_are_told_apart_on_the_page(reader, everyone):
-    response = reader.get("/explore/?q=wheel&mode=unified")
-    assert response.status_code == 200
-    expected = unified(SearchQuery.from_mapping({"q": "wheel", "mode": "unified"}), everyone)
-    assert kinds(response) == [hit.kind.value for hit in expected.hits]
-    assert '<a data-swap href="/explore/?entity=part%3Awheel"><mark>wheel</mark></a>' in html_of(response)
-    assert "inspects" in html_of(response)
-
-
-def test_a_relationship_leads_to_its_ends_and_its_evidence(reader):
-    text = html_of(reader.get("/explore/?q=lantern+friday&mode=unified"))
-    memory = Memory.objects.get(external_id="m4")
-    assert 'aria-label="Memories that mention Osk, person">Osk</a><span class="verb">inspects</span>' in text
-    assert f'href="/m/{memory.pk}/' in text
-    assert "supports it" in text
-
-
-def test_filters_are_kept_by_the_links_of_an_entity(reader):
-    text = html_of(reader.get("/explore/?q=wheel&mode=unified&project=mill"))
-    assert "/explore/?project=mill&amp;entity=part%3Awheel" in text
-
-
 def test_legs_that_were_left_out_are_named_on_the_page(reader, monkeypatch, settings):
     settings.UNIFIED_LEG_TIMEOUT_MS = 20
     monkeypatch.setattr(legs, "_threads", AtOnce("entity words", "entity meaning"))
     response = reader.get("/explore/?q=wheel&mode=unified")
     assert "Not included: entities by words, entities by meaning (it took longer than 20 ms)." in html_of(response)
     assert set(kinds(response)) == {"memory", "relationship"}
-
-
-def test_the_mode_is_offered_and_the_facets_are_of_the_memories(reader):
-    text = html_of(reader.get("/explore/?q=wheel&mode=unified"))
-    assert '<option value="unified" selected>' in text
-    assert "facets count 5 memories, all that match: " in text
 
 
 def test_unified_search_shows_one_total_by_kind(reader):
@@ -186,14 +140,3 @@ def test_unified_search_shows_one_total_by_kind(reader):
     assert int(heading[1]) == sum(map(int, re.findall(r"\d+", heading[2])))
     assert int(heading[1]) == len(re.findall(r'<div class="result">', page))
     assert re.search(r"facets count \d+ memor", page)
-
-
-def test_nothing_found_is_said_as_everywhere(reader):
-    assert "Nothing matches the words “zeppelin”" in html_of(
-        reader.get("/explore/?q=zeppelin&mode=unified&min_similarity=1.0")
-    )
-
-
-def test_without_a_text_the_page_lists_memories(reader):
-    response = reader.get("/explore/?mode=unified")
-    assert html_of(response).count('class="hit"') == 8

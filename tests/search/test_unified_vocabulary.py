@@ -10,8 +10,8 @@ from django.test import Client
 
 from access.keys import make_key
 from access.viewer import command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from categories.details import ConceptDetails, concept_merge_details
 from categories.models import Concept, Relationship
 from categories.services import Vocabulary
@@ -23,8 +23,11 @@ from search.query import SearchQuery
 from search.unified.legs import LegState, ResultKind
 from search.unified.service import unified
 from tests.html import html_of
+from tests.search.conftest import BOTH_ENGINES
 from tests.unified_corpus import embed_all
 from web.cache import clear_caches
+
+pytestmark = BOTH_ENGINES
 
 
 def store(project, title, concept, category):

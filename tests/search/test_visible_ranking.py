@@ -8,8 +8,9 @@ from memories.records import MemoryRecord
 from memories.services import memory_create
 from search.query import SearchQuery
 from search.run import run
+from tests.search.conftest import BOTH_ENGINES
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, BOTH_ENGINES]
 
 TEXTS = {
     "rare": "alpha",

@@ -1,7 +1,6 @@
 """Checks of a memory against a query agree with the search, through every interface."""
 
 import random
-from datetime import UTC, datetime
 from urllib.parse import parse_qsl
 
 import pytest
@@ -18,9 +17,12 @@ from search.query import SearchQuery
 from search.run import run
 from search.why_not import WhyNotRequest, why_not
 from tests.html import html_of
+from tests.search.conftest import BOTH_ENGINES
 from tests.search.queries import queries
 from tests.search.test_meaning import by_meaning
 from web.params import QueryError
+
+pytestmark = BOTH_ENGINES
 
 SLOWLY = hypothesis_settings(
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -69,74 +71,15 @@ def test_state_that_is_left_out_by_default_is_the_reason(corpus, everyone):
     assert why_not(query_of("state=archived"), archived.pk, everyone).matches
 
 
-def test_all_of_several_and_none_are_asked_for_in_words(corpus, everyone):
-    found = explained("tag=tea&tag=guests&tag.all=1&no=agent&entity=tool:kettle", "t1", everyone)
-    assert told(found)["Tag"] == ("guests and tea", "tea and brewing", False)
-    assert told(found)["Agent"] == ("none", "none", True)
-    assert told(found)["Entity"][2]
-
-
 def test_name_that_means_nothing_matches_nothing_and_is_told(corpus, everyone):
     found = explained("category=nowhere", "t1", everyone)
     assert told(found)["Category"] == ("nowhere", "Kitchen / Brewing", False)
 
 
-def test_the_last_change_is_a_condition_of_its_own(corpus, everyone):
-    Memory.objects.filter(external_id="t1").update(updated_at=datetime(2026, 1, 2, 3, 4, tzinfo=UTC))
-    asked, has, passed = told(explained("updated_since=24h", "t1", everyone))["Changed"]
-    assert (asked, has, passed) == ("last 24 hours", "changed 2 Jan 2026, 03:04 UTC", False)
-    assert explained("updated_since=200y", "t1", everyone).matches
-
-
 # --- words --------------------------------------------------------------------------------------------------------
 
 
-def test_missing_words_are_named_as_they_were_typed(corpus, everyone):
-    found = explained("q=bitter kettles pots&mode=keyword", "t1", everyone)
-    assert told(found)["Words"] == (
-        "2 of the 3 words “bitter”, “kettles” and “pots”",
-        "contains “bitter”, lacks “kettles” and “pots”",
-        False,
-    )
-
-
-def test_signs_and_phrases_are_told_one_by_one(corpus, everyone):
-    found = explained('q=%2Bbitter -brew %2Boolong "green tea" "tea green"&mode=keyword', "t1", everyone)
-    assert {check.label: check.passed for check in found.checks if check.name != "state"} == {
-        "+“bitter”": True,
-        "+“oolong”": False,
-        "-“brew”": False,
-        "The phrase “green tea”": True,
-        "The phrase “tea green”": False,
-        "Words": False,
-    }
-
-
-def test_sides_of_an_or_are_told_together(corpus, everyone):
-    found = explained('q=oolong guests or "green tea" bitter&mode=keyword', "t1", everyone)
-    assert found.matches
-    assert told(found)["Words"] == (
-        "“oolong” and “guests”; or “bitter” and the phrase “green tea”",
-        "contains none of them; or contains “bitter” and “green tea”",
-        True,
-    )
-
-
-def test_word_in_the_title_alone_is_asked_for_there(corpus, everyone):
-    assert told(explained("q=title:bitter&mode=keyword", "t1", everyone))["Words"][2] is False
-    assert told(explained("q=title:green&mode=keyword", "t1", everyone))["Words"][2] is True
-
-
 # --- meaning ------------------------------------------------------------------------------------------------------
-
-
-def test_words_or_meaning_is_enough(embedded, everyone):
-    found = explained("q=green tea zebra quagga llama&min_similarity=0.05", "t1", everyone)
-    assert found.matches
-    assert {check.name: (check.passed, check.either) for check in found.checks if check.name != "state"} == {
-        "words": (True, True),
-        "meaning": (True, True),
-    }
 
 
 def test_too_far_in_meaning_is_told_with_both_numbers(embedded, everyone):
@@ -145,11 +88,6 @@ def test_too_far_in_meaning_is_told_with_both_numbers(embedded, everyone):
     assert (check.name, check.asked) == ("meaning", "a similarity of at least 0.90")
     assert float(check.has) < 0.9
     assert found.verdict == "It does not match these conditions: meaning."
-
-
-def test_neither_words_nor_meaning(embedded, everyone):
-    found = explained("q=zebra quagga", "t1", everyone)
-    assert found.verdict == "It does not match these conditions: words and meaning."
 
 
 def test_memory_without_a_vector_is_not_embedded_yet(embedded, everyone):
@@ -245,11 +183,6 @@ def test_id_must_be_the_number_of_one_memory(pairs, problem):
         WhyNotRequest.with_query(pairs)
 
 
-def test_id_may_be_written_as_it_is_shown():
-    request, query = WhyNotRequest.with_query([("id", " #12 "), ("q", "tea")])
-    assert (request.id, query.text) == (12, "tea")
-
-
 def test_api_answers_with_checks_and_refuses_what_it_does_not_know(corpus, everyone):
     raw = make_key(name="agent", scopes=["read"], every_project=True, viewer=everyone).raw
     caller = Client(headers={"Authorization": f"Bearer {raw}"})
@@ -297,24 +230,3 @@ def test_page_leads_to_where_a_memory_is(reader):
     page = reader.get("/explore/why-not/", {"id": one.pk, "q": "green tea", "mode": "keyword"})
     assert "It matches: result 1 of 1, on page 1." in html_of(page)
     assert f'href="/explore/?q=green+tea&amp;mode=keyword#hit-{one.pk}"' in html_of(page)
-
-
-def test_page_says_what_is_wrong_with_an_id(reader):
-    page = reader.get("/explore/why-not/", {"id": "tea", "tag": "guests"})
-    assert page.status_code == 422
-    assert "&#x27;tea&#x27; is not the id of a memory" in html_of(page)
-    assert '<input type="hidden" name="tag" value="guests">' in html_of(page)
-
-
-@pytest.mark.parametrize("querystring", [pytest.param("tag=tea", id="results"), pytest.param("tag=nothing", id="none")])
-def test_form_stands_under_the_results_with_the_query(reader, querystring):
-    text = html_of(reader.get(f"/explore/?{querystring}"))
-    form = text.split('<form class="why-not"')[1].split("</form>")[0]
-    key, value = querystring.split("=")
-    assert f'<input type="hidden" name="{key}" value="{value}">' in form
-
-
-def test_memory_reached_from_results_leads_to_the_reasons(reader):
-    one = memory("t1")
-    assert f"/explore/why-not/?id={one.pk}&amp;tag=tea" in html_of(reader.get(f"/m/{one.pk}/", {"ctx": "tag=tea"}))
-    assert "why-not" not in html_of(reader.get(f"/m/{one.pk}/"))

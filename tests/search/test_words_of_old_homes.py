@@ -8,6 +8,9 @@ from django.db import connection
 from memories.models import Memory, Project
 from search.query import SearchQuery
 from search.run import run
+from tests.search.conftest import BOTH_ENGINES
+
+pytestmark = BOTH_ENGINES
 
 migration = import_module("memories.migrations.0009_words_in_every_script")
 

@@ -12,9 +12,9 @@ from django.urls import path
 
 from access.viewer import command_viewer
 from agent_tools import asgi
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
 from agent_tools.claude_mem import worker
-from agent_tools.tools import ToolRefusedError, call
 from tests.web.applications import ask
 from web import handler, health
 from web.admission import Admission, BusyError

@@ -7,9 +7,8 @@ import sys
 import psycopg
 import pytest
 from django.core.exceptions import DisallowedHost, RequestAborted
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import OperationalError
 
-from config.management.commands import up
 from web import exchange, outages
 from web.errors import UnauthorizedError
 from web.logs import JsonLine, TextLine
@@ -122,23 +121,3 @@ def test_an_outage_is_a_line_every_ten_seconds(monkeypatch, caplog):
         "database_unavailable: connection refused",
         "database_unavailable (2 more requests since the last line): connection refused",
     ]
-
-
-@pytest.mark.django_db
-def test_log_of_the_embedded_postgres_quotes_no_text():
-    if "EMBEDDED" not in connection.settings_dict:
-        pytest.skip("another Postgres is used")
-    secret = "the text of a memory that cannot be stored"
-    for statement in ("SELECT %s::text::int", "INSERT INTO django_session (session_data) VALUES (%s)"):
-        with pytest.raises(DatabaseError, match=secret), transaction.atomic():
-            connection.cursor().execute(statement, [secret])
-    data = connection.settings_dict["EMBEDDED"]["data"]
-    assert secret not in data.with_name("postgres.log").read_text()
-
-
-def test_reports_of_a_server_are_lines_of_the_log_where_that_is_json(settings, caplog, capsys):
-    settings.LOG_FORMAT = "json"
-    with caplog.at_level(logging.INFO, "mnemoscope.up"):
-        up.Command().say("\nMnemoscope is ready at http://127.0.0.1:8000/\nStop it with Ctrl-C.")
-    assert entry(caplog.records[-1])["message"].startswith("Mnemoscope is ready at http://127.0.0.1:8000/\n")
-    assert capsys.readouterr().out == ""

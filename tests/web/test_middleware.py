@@ -2,22 +2,20 @@
 
 import asyncio
 import json
-import warnings
 
 import psycopg
 import pytest
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
+from django.contrib.sessions.backends.db import SessionStore
 from django.db import InterfaceError, InternalError, OperationalError, connection
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.test import RequestFactory
 from django.urls import include, path
 
-from access.sessions import SessionStore
 from tests.web.applications import ask
 from web.handler import SiteHandler
-from web.middleware import CONTENT_SECURITY_POLICY, StaticFiles, refusal_response
+from web.middleware import CONTENT_SECURITY_POLICY, refusal_response
 from web.outages import is_outage, refusal_of_outage
 
 pytestmark = pytest.mark.urls(__name__)
@@ -207,10 +205,6 @@ def test_page_of_another_site_is_not_returned_to(visitor):
     assert visitor.get("/private/?q=tea", headers=headers)["HX-Redirect"] == "/sign-in/?next=/private/%3Fq%3Dtea"
 
 
-def test_plain_request_is_redirected_as_ever(visitor):
-    assert visitor.get("/private/")["Location"] == "/sign-in/?next=/private/"
-
-
 # ── Under ASGI ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -224,23 +218,6 @@ def test_outage_under_asgi():
     assert answer.status == 503
     assert answer.headers["content-security-policy"] == CONTENT_SECURITY_POLICY
     assert json.loads(answer.text)["error"] == "database_unavailable"
-
-
-def test_static_file_under_asgi_comes_whole_and_without_a_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        answer = get_under_asgi("/static/css/outage.css")
-    assert answer.status == 200
-    assert answer.headers["content-type"].startswith("text/css")
-    assert "color-scheme" in answer.text
-
-
-def test_static_file_that_the_browser_has_is_not_sent_again():
-    whitenoise = StaticFiles(lambda request: HttpResponse(status=404))
-    first = whitenoise(RequestFactory().get("/static/css/outage.css"))
-    again = RequestFactory().get("/static/css/outage.css", headers={"If-Modified-Since": first["Last-Modified"]})
-    response = whitenoise(again)
-    assert (response.status_code, response.content) == (304, b"")
 
 
 @pytest.mark.parametrize(
@@ -262,11 +239,6 @@ def test_page_is_compressed_unless_another_site_may_have_made_the_browser_ask_fo
 @pytest.mark.parametrize("host", ["localhost.", "localhost.:8000", "127.0.0.1."])
 def test_name_with_a_dot_at_its_end_is_another_site_to_browsers(client, host):
     assert client.get("/sign-in/", headers={"Host": host}).status_code == 400
-
-
-@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "[::1]:8000"])
-def test_name_without_one_is_answered(client, host):
-    assert client.get("/page/", headers={"Host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,7 @@ def links_of(page):
     return {unescape(link) for link in LINKS.findall(page) if link.startswith(("/", "http"))}
 
 
+@pytest.mark.release
 def test_every_link_of_every_kind_of_page_stays_below_the_path(site):
     address, _, page = site.home
     assert address == f"{site.origin}/memories/"
@@ -208,6 +209,7 @@ def test_every_link_of_every_kind_of_page_stays_below_the_path(site):
     }
 
 
+@pytest.mark.release
 def test_scripts_ask_the_api_below_the_path(site):
     page = site.home[2]
     api = re.search(r'data-api="([^"]+)"', page)[1]
@@ -218,6 +220,7 @@ def test_scripts_ask_the_api_below_the_path(site):
     assert not [text for text in scripts if re.search(r"""fetch\(["'`]/|["'`]/api/""", text)]
 
 
+@pytest.mark.release
 def test_redirects_and_refusals_stay_below_the_path(site):
     stranger = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
     with stranger.open(f"{site.origin}/memories/explore/?q=tea", timeout=60) as response:
@@ -229,6 +232,7 @@ def test_redirects_and_refusals_stay_below_the_path(site):
     assert all(link.startswith("/memories/") for link in links_of(missing.value.read().decode()))
 
 
+@pytest.mark.release
 def test_api_names_addresses_below_the_path(site):
     found = json.loads(site.call("/memories/api/search?page_size=1"))
     assert found["memories"][0]["url"].startswith(f"{site.origin}/memories/m/")
@@ -236,6 +240,7 @@ def test_api_names_addresses_below_the_path(site):
     assert all(path.startswith("/memories/api/") for path in document["paths"])
 
 
+@pytest.mark.release
 def test_agents_and_apps_find_their_way_below_the_path(site):
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a test", "version": "1"}}
     begun = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}).encode()
@@ -271,6 +276,7 @@ def test_agents_and_apps_find_their_way_below_the_path(site):
     assert "An app" in page
 
 
+@pytest.mark.release
 def test_snippets_for_agents_have_the_public_address(sites):
     page = sites["stripped"].get("/memories/imports/")[2]
     token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)[1]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import pytest
 from django.http import QueryDict
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from web.params import Params, QueryError, Required, Text, Values, pairs_of
 
@@ -113,18 +113,6 @@ def test_a_fixed_field_comes_from_elsewhere_and_is_no_parameter():
     assert TeaRequest.from_pairs([("cups", "2")], guest="Bo") == TeaRequest(cups=2, guest="Bo")
     with pytest.raises(QueryError, match="for: is not a parameter"):
         TeaRequest.from_pairs([("for", "Ann")], guest="Bo")
-
-
-def test_pairs_of_others_are_split_off():
-    pairs = [("kinds", "a"), ("sort", "name"), ("page", "2")]
-    assert TeaRequest.split(pairs) == ([("kinds", "a"), ("page", "2")], [("sort", "name")])
-
-
-def test_a_request_cannot_be_changed_but_copied():
-    request = TeaRequest(cups=2, page=4)
-    with pytest.raises(ValidationError):
-        request.cups = 3
-    assert (request.replace(cups=3).page, request.with_(cups=3).page) == (4, 1)
 
 
 def test_the_openapi_parameters_say_what_is_allowed():

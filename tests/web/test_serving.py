@@ -31,15 +31,6 @@ def test_answer_in_two_packets_does_not_wait_for_the_client_to_acknowledge_the_f
 # --- commands next to a server ------------------------------------------------------------------------------------
 
 
-def test_address_of_a_server_that_was_killed_is_not_used(settings, tmp_path):
-    settings.HOME = tmp_path
-    assert serving.running_site() is None
-    path = tmp_path / "address.1234"
-    path.write_text("http://127.0.0.1:8000\n")
-    assert serving.running_site() is None
-    assert not path.exists()
-
-
 def test_server_that_stops_leaves_the_address_of_another(settings, tmp_path, monkeypatch):
     settings.HOME = tmp_path
     with serving.address_file("http://127.0.0.1:8000"):

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
-from explorer.http import PageRequest, page_viewer, private, wants_fragment
+from explorer.http import PageRequest, page_response, page_viewer
 from transfer.follow.page import build_follow
 from transfer.follow.process import is_followed_now
 from transfer.follow.queries import conflicts_read, newest_read, readings_read
@@ -36,8 +36,8 @@ def follow(request: PageRequest, source_id: int) -> HttpResponse:
         viewer.timezone,
         is_followed_now=follows,
     )
-    template = "home/follow.html#source" if wants_fragment(request) else "home/follow.html"
-    return private(render(request, template, {"page": page, "is_followed_now": follows or page.line.is_reading}))
+    context = {"page": page, "is_followed_now": follows or page.line.is_reading}
+    return page_response(request, "home/follow.html", context, partial="source", timings={})
 
 
 @require_POST

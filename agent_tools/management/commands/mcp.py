@@ -63,7 +63,7 @@ def viewer_of(context: object) -> Viewer:
     """The viewer of a call. Raises ToolRefusedError with what the agent can do about it."""
     # A call may arrive before the handshake has ended.
     prepare()
-    from agent_tools.tools import ToolRefusedError
+    from agent_tools.calls import ToolRefusedError
     from web.responses import error_of
 
     # At every call, so that a revoked key is refused at once.

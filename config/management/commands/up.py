@@ -23,7 +23,6 @@ from django.db.migrations.executor import MigrationExecutor
 from django.urls import get_resolver
 
 from access.sign_in import owner_ensure, owner_to_sign_in, sign_in_link, superuser_with_password_exists
-from access.viewer import command_viewer
 from agent_tools import asgi
 from agent_tools.claude_mem import worker
 from categories.searched_terms import terms_refresh_all
@@ -36,8 +35,7 @@ from search.engines.index import follower as indexer
 from search.engines.index import store
 from search.engines.index.follower import follower_process, wait_until_readable
 from search.engines.index.outbox import backlog
-from search.query import SearchQuery
-from search.run import run
+from search.warmup import warm
 from transfer.follow.process import follower_started
 from transfer.jobs import SAMPLE
 from web.command_line import documentation, local_command
@@ -260,7 +258,7 @@ def warm_up() -> None:
     """Load the code and data of the first page before it is requested."""
     with contextlib.suppress(DatabaseError):
         get_resolver().url_patterns  # noqa: B018 - reading them imports every view
-        run(SearchQuery(include_facets=True), command_viewer())
+        warm()
 
 
 def drop_unread_index() -> None:

@@ -9,14 +9,13 @@ from django.db import connection
 from access.models import AuditEvent
 from access.viewer import viewer_of_user
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity
-from curation.models import Curation
 from curation.schemas import Merge, Rename
-from curation.services import curation_apply, curation_undo
+from curation.services import curation_apply
 from curation.suggestions.generate import suggest
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
-from curation.suggestions.queries import evidence_of, with_names
+from curation.suggestions.queries import with_names
 from curation.suggestions.services import (
     CountChangedError,
     SuggestionNotFoundError,
@@ -89,15 +88,6 @@ def test_a_link_that_came_to_another_category_is_not_taken_back_in_silence(garde
         undone(row)
 
 
-def test_a_category_that_is_gone_is_refused(garden):
-    row = carrots(garden)
-    Suggestion.objects.filter(pk=row.pk).update(target_id=10**9)
-    with pytest.raises(SuggestionRefusedError, match="no longer exists"):
-        accepted(row)
-    row.refresh_from_db()
-    assert row.state == "open"
-
-
 def a_new_concept():
     for title in ("Oil the chain", "Buckets came loose", "Who greases it"):
         remember("mill", title, "The grain elevator again. " + title + " of the grain elevator.")
@@ -148,23 +138,11 @@ def test_of_two_alike_one_is_kept_and_the_other_leads_to_it(db, swap, gone, kept
     assert (memory.state, memory.superseded_by_id) == ("active", None)
 
 
-def test_what_was_proposed_is_proposed_again(db):
-    row = two_alike()
-    Memory.objects.filter(pk=row.subject_id).update(state="proposed")
-    undone(accepted(row))
-    assert Memory.objects.get(pk=row.subject_id).state == "proposed"
-
-
 def test_what_was_changed_since_is_not_undone_over_it(db):
     row = accepted(two_alike())
     memory_restore(memory_id=row.subject_id, viewer=EVERYTHING, despite_successor=True)
     with pytest.raises(SuggestionRefusedError, match="changed since"):
         undone(row)
-
-
-def test_only_of_two_that_are_the_same_can_the_other_one_be_kept(garden):
-    with pytest.raises(SuggestionRefusedError, match="Only for duplicates"):
-        accepted(carrots(garden), swap=True)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -197,15 +175,6 @@ def test_merging_entities_moves_links_keeps_the_name_and_can_be_undone(db):
     assert Memory.objects.get(pk=one.pk).entity_ids != Memory.objects.get(pk=other.pk).entity_ids
 
 
-def test_merging_concepts_either_way(db):
-    remember("mill", "One", "One.", concepts=["unit test", "unit-tests"])
-    row = made(Kind.CONCEPT_DUPLICATE)
-    accepted(row, swap=True)
-    assert Concept.objects.get().pk == row.subject_id
-    undone(row)
-    assert Concept.objects.count() == 2
-
-
 def test_merging_tags_renames_them_where_they_stand(db):
     one = remember("mill", "One", "One.", tags=["flours", "stone"])
     remember("mill", "Two", "Two.", tags=["flour"])
@@ -236,56 +205,6 @@ def test_the_tag_that_more_memories_have_remains_as_far_as_the_viewer_sees_them(
     suggestion_undo(suggestion_id=row.pk, viewer=EVERYTHING)
     suggestion_accept(suggestion_id=row.pk, viewer=EVERYTHING, swap=True)
     assert not Memory.objects.filter(tags__contains=["oven"]).exists()
-
-
-def test_memories_in_every_state_decide_which_name_remains(db):
-    for tag, times, archived in (("ovens", 3, 2), ("oven", 2, 0)):
-        for n in range(times):
-            state = "archived" if n < archived else "active"
-            remember("mill", f"{tag} {n}", f"{tag} {n}", tags=[tag], state=state)
-    (one,) = with_names([made(Kind.TAG_DUPLICATE)], EVERYTHING)
-    sides = evidence_of(EVERYTHING, one).sides
-    assert [(side.named.name, side.count) for side in sides] == [("oven", 2), ("ovens", 3)]
-
-
-def test_names_of_as_many_memories_leave_the_shorter(db):
-    remember("mill", "One", "x", tags=["oven"])
-    remember("mill", "Other", "y", tags=["ovens"])
-    row = made(Kind.TAG_DUPLICATE)
-    assert (row.proposal["from"], row.proposal["into"]) == ("ovens", "oven")
-
-
-def test_names_that_other_merges_made_one_are_accepted_without_a_further_merge(db):
-    for project, tag in (("mill", "e-mail"), ("mill", "email"), ("garden", "e-mails"), ("garden", "emails")):
-        remember(project, tag, "One.", tags=[tag])
-    suggest(kinds=[Kind.TAG_DUPLICATE], viewer=EVERYTHING)
-    rows = [accepted(row) for row in Suggestion.objects.order_by("pk")]
-    assert (len(rows), Curation.objects.count()) == (4, 3)
-    assert rows[-1].applied == {"turned": False}
-    for row in reversed(rows):
-        assert undone(row).state == "open"
-    assert sorted(Memory.objects.values_list("tags", flat=True)) == [["e-mail"], ["e-mails"], ["email"], ["emails"]]
-
-
-def test_a_merge_that_was_undone_in_the_log_of_curations_is_open_again(db):
-    one = remember("mill", "One", "One.", tags=["flours", "stone"])
-    remember("mill", "Two", "Two.", tags=["flour"])
-    row = accepted(made(Kind.TAG_DUPLICATE))
-    curation_undo(curation_id=row.applied["curation"], viewer=EVERYTHING)
-    row.refresh_from_db()
-    assert (row.state, row.decided_by, row.applied) == ("open", None, None)
-    assert Memory.objects.get(pk=one.pk).tags == ["flours", "stone"]
-    accepted(row)
-    assert Memory.objects.get(pk=one.pk).tags == ["flour", "stone"]
-
-
-def test_a_merge_of_what_was_merged_by_hand_is_refused_in_words_for_people(db):
-    remember("mill", "One", "One.", concepts=["unit test", "unit-tests"])
-    row = made(Kind.CONCEPT_DUPLICATE)
-    by_hand = Merge(kind="concept", source=f"#{row.subject_id}", target=f"#{row.target_id}")
-    curation_apply(operation=by_hand, viewer=EVERYTHING, settles=False)
-    with pytest.raises(SuggestionRefusedError, match="One of the two no longer exists"):
-        accepted(row)
 
 
 @pytest.mark.parametrize(
@@ -421,15 +340,3 @@ def test_of_pairs_that_contradict_each_other_many_accept_only_the_surest(db):
     assert Memory.objects.filter(tags__contains=["hill"]).count() == 4
     assert Memory.objects.filter(tags__contains=["hall"]).count() == 4
     suggestion_reject(suggestion_id=unsure.pk, viewer=EVERYTHING)
-
-
-def test_what_loses_its_tick_lets_the_other_of_the_pair_be_accepted(db):
-    for tag, count in (("hil", 1), ("hill", 3), ("hall", 4)):
-        for number in range(count):
-            remember("hills", f"{tag} {number}", f"A walk to the {tag}, number {number}.", tags=[tag])
-    sure = tag_pair("hil", "hill", 0.9)
-    tag_pair("hil", "hall", 0.8)
-    query = ReviewQuery(kind="tag_duplicate")
-    done = suggestions_decide(query=query, shown=2, viewer=EVERYTHING, without=[sure.pk])
-    assert (done.decided, done.refused) == (1, ())
-    assert Memory.objects.filter(tags__contains=["hall"]).count() == 5

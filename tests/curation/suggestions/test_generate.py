@@ -9,7 +9,6 @@ from django.db import connection, transaction
 from access.models import AuditEvent
 from categories.models import Category, CategoryLink, Concept
 from curation.suggestions.generate import suggest
-from curation.suggestions.key_concepts import Phrase, _Recurring
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.proposals import Kind
 from curation.suggestions.services import policy_set, suggestion_accept, suggestion_reject, suggestion_undo
@@ -116,35 +115,6 @@ def test_a_phrase_that_recurs_is_proposed_as_new(db):
     assert not [row for row in Suggestion.objects.all() if "parrow" in row.proposal["concept"]]
 
 
-def test_a_phrase_in_passing_is_no_concept_of_a_memory(db):
-    for title in ("Oil the chain", "Buckets came loose", "Who greases it"):
-        remember("mill", title, "The grain elevator again. " + title + " of the grain elevator.")
-    plans = "Beech Hill, Stone Weir, Otter Pond and Heron Lock are inspected every spring. "
-    remember("mill", "Beech Hill and Stone Weir", plans * 3 + "Somebody saw the grain elevator.", id="passing")
-    made(Kind.CONCEPT)
-    assert Suggestion.objects.filter(proposal__concept__iexact="grain elevator").count() == 3
-    assert not Suggestion.objects.filter(subject_id=pk_of("passing")).exists()
-
-
-def test_of_many_memories_a_phrase_needs_one_in_a_thousand():
-    recurring = _Recurring()
-    for key, times in (("rare phrase", 4), ("known phrase", 5)):
-        for _ in range(times):
-            recurring.add([Phrase(key, key, 0)])
-    for _ in range(4_991):
-        recurring.add([])
-    assert [recurring.is_specific(key) for key in ("rare phrase", "known phrase")] == [False, True]
-
-
-def test_what_a_memory_is_linked_to_as_an_entity_is_no_concept_of_it(db):
-    for n in range(3):
-        remember(
-            "mill", f"Grain elevator {n}", f"The grain elevator squeaks, day {n}.", entities=["tool:grain elevator"]
-        )
-    made(Kind.CONCEPT)
-    assert not [row for row in Suggestion.objects.all() if row.proposal["concept"].lower() == "grain elevator"]
-
-
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
@@ -165,14 +135,6 @@ def test_entities_of_one_name_are_told_apart_by_type(db):
     assert found["Drill", "Drill"].confidence == 0.5
 
 
-def test_concepts_that_are_said_to_be_parts_of_each_other_are_not_the_same(db):
-    remember("mill", "One", "One.", concepts=["test", "tests", "unit test", "unit-tests"])
-    one, other = Concept.objects.get(name="test"), Concept.objects.get(name="tests")
-    Concept.objects.filter(pk=one.pk).update(broader_ids=[other.pk])
-    made(Kind.CONCEPT_DUPLICATE)
-    assert {frozenset(pair) for pair in pairs(Kind.CONCEPT_DUPLICATE)} == {frozenset({"unit test", "unit-tests"})}
-
-
 def test_tags_are_compared_as_they_stand(db):
     remember("mill", "One", "One.", tags=["flour", "v1.2"])
     remember("mill", "Two", "Two.", tags=["flours", "v1.3"])
@@ -185,21 +147,6 @@ def test_plurals_of_short_tags_share_few_trigrams_and_are_found(db):
     remember("mill", "Two", "Two.", tags=["bugs", "boxes", "gos"])
     made(Kind.TAG_DUPLICATE)
     assert set(pairs(Kind.TAG_DUPLICATE)) == {("bugs", "bug"), ("boxes", "box")}
-
-
-def test_tags_that_are_forms_of_one_word_are_found(db):
-    forms = {
-        ("k8s", "kubernetes"): 0.8,
-        ("machine-learning", "ml"): 0.5,
-        ("postgers", "postgres"): 0.7,
-        ("test", "testing"): 0.65,
-        ("cache", "caching"): 0.65,
-    }
-    others = ["auth", "authentication", "authorization", "a1b", "go", "gos", "k9s", "_test", "cd.if", "ci"]
-    remember("mill", "One", "One.", tags=[*(name for pair in forms for name in pair), *others])
-    made(Kind.TAG_DUPLICATE)
-    rows = Suggestion.objects.filter(kind=Kind.TAG_DUPLICATE)
-    assert {tuple(sorted((row.proposal["from"], row.proposal["into"]))): row.confidence for row in rows} == forms
 
 
 # --- memories --------------------------------------------------------------------------------------------------------
@@ -273,15 +220,6 @@ def test_a_newer_memory_of_the_subject_that_says_no_longer_may_supersede(db):
     assert (row.subject_id, row.target_id) == (old.pk, new.pk)
     assert "“no longer”" in row.reason
     assert row.evidence["sentence"].startswith("We no longer do this")
-
-
-def test_what_a_link_says_outright_is_surer(db):
-    old = remember("mill", "Old rule", "Grind in the morning.", id="old")
-    remember("mill", "New rule", "Sleep late.", links=[{"rel": "replaces", "target": "old"}])
-    embedded()
-    made(Kind.SUPERSEDED)
-    row = Suggestion.objects.get()
-    assert (row.subject_id, row.confidence) == (old.pk, 0.9)
 
 
 # --- once ------------------------------------------------------------------------------------------------------------
@@ -436,9 +374,3 @@ def test_the_command_refuses_what_makes_no_sense(garden, options, message):
     with pytest.raises(CommandError, match=message):
         call_command("suggest", **options)
     assert not Suggestion.objects.exists()
-
-
-def test_the_command_tells_what_it_did(garden, capsys):
-    call_command("suggest", project="garden", kind=["category"])
-    said = capsys.readouterr().out
-    assert said == f"Categories: {Suggestion.objects.count()} new, 0 already open, 0 already decided.\n"

@@ -1,21 +1,18 @@
 """The queue as page and as API: the same suggestions, and none of other projects."""
 
-import os
 import re
-from unittest.mock import Mock
 from urllib.parse import quote
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.test import Client
 
 from access.keys import make_key
 from access.models import Membership
 from categories.models import Category
-from curation.suggestions import services as suggestion_services
 from curation.suggestions import views as suggestion_views
-from curation.suggestions.generate import NothingEmbeddedError, suggest
+from curation.suggestions.generate import suggest
 from curation.suggestions.models import Suggestion
 from curation.suggestions.proposals import Kind
 from memories.models import Memory, Project
@@ -211,12 +208,6 @@ def test_every_kind_has_its_page_with_what_speaks_for_it(owner, kind):
     assert 'data-key="r"' in page
 
 
-def test_the_page_opens_on_the_first_kind_that_there_is(owner):
-    Suggestion.objects.filter(kind__in=["category", "concept"]).delete()
-    page = html(owner.get("/review/"))
-    assert re.search(r'aria-current="page">Same entity', page)
-
-
 def test_deciding_without_a_script_leads_to_the_next_and_offers_undo(owner):
     first, second = Suggestion.objects.filter(kind="category").order_by("-confidence", "id")[:2]
     posted = owner.post(f"/review/{first.pk}/accept/", {"query": "kind=category", "next": str(second.pk)})
@@ -229,12 +220,6 @@ def test_deciding_without_a_script_leads_to_the_next_and_offers_undo(owner):
     assert first.state == "open"
 
 
-def test_where_it_goes_on_is_always_the_queue(owner):
-    row = Suggestion.objects.filter(kind="category").first()
-    posted = owner.post(f"/review/{row.pk}/reject/", {"query": "https://evil.example/?kind=concept", "next": "//evil"})
-    assert posted.headers["Location"] == f"/review/?done={row.pk}"
-
-
 def test_a_curator_sees_his_own_project_alone(curator):
     page = html(curator.get("/review/"))
     assert "More carrots" in page
@@ -243,14 +228,6 @@ def test_a_curator_sees_his_own_project_alone(curator):
     theirs = Suggestion.objects.get(kind="memory_duplicate")
     assert curator.post(f"/review/{theirs.pk}/accept/").status_code == 404
     assert "Fire the oven" not in html(curator.get("/review/", {"item": theirs.pk, "done": theirs.pk}))
-
-
-def test_who_may_not_decide_is_not_asked_to(curator):
-    assert "Accept many" in html(curator.get("/review/"))
-    Membership.objects.update(role="reader")
-    page = html(curator.get("/review/"))
-    assert "Only curators can decide this" in page
-    assert "Accept many" not in page
 
 
 def test_accepting_many_shows_how_many_and_does_that_many(owner):
@@ -272,22 +249,6 @@ def test_accepting_many_shows_how_many_and_does_that_many(owner):
     assert "accepted together" not in html(owner.get("/review/?kind=category&state=accepted"))
 
 
-def test_rejecting_many_leaves_out_what_is_not_listed_and_has_no_tick(owner, monkeypatch):
-    one = Suggestion.objects.get(kind="tag_duplicate")
-    remember("mill", "Sweep", "Sweep the oven.", tags=["sweep"])
-    other = Suggestion.objects.create(
-        kind="tag_duplicate", fingerprint="another", proposal=one.proposal | {"into": "sweep"}, confidence=0.1
-    )
-    for name, value in (("_LISTED", 0), ("_SAMPLE", 0), ("_SAMPLE_OF_SUREST", 1)):
-        monkeypatch.setattr(suggestion_views, name, value)
-    page = html(owner.get("/review/accept-many/?kind=tag_duplicate"))
-    assert re.findall(r'name="take" value="(\d+)"', page) == [str(one.pk)]
-    listed = re.search(r'name="listed" value="([^"]*)"', page)[1]
-    form = {"query": "kind=tag_duplicate", "shown": 2, "listed": listed, "take": one.pk, "decision": "reject"}
-    owner.post("/review/accept-many/", form)
-    assert [Suggestion.objects.get(pk=row.pk).state for row in (one, other)] == ["rejected", "open"]
-
-
 def test_memories_of_one_proposal_are_accepted_together_and_undone_together(owner):
     groups = html(owner.get("/review/proposals/?kind=category"))
     row = Suggestion.objects.filter(kind="category").order_by("confidence").first()
@@ -305,23 +266,6 @@ def test_memories_of_one_proposal_are_accepted_together_and_undone_together(owne
     undo = re.search(r'action="(/review/undo-many/[^"]+)"', after)[1].replace("&amp;", "&")
     assert owner.post(undo).status_code == 302
     assert not Suggestion.objects.filter(state="accepted").exists()
-
-
-def test_those_of_one_proposal_are_rejected_together_and_undone_together(owner, monkeypatch):
-    rows = list(Suggestion.objects.filter(kind="category").order_by("-confidence", "id"))
-    # More than are decided at once: the surest first.
-    for module in (suggestion_views, suggestion_services):
-        monkeypatch.setattr(module, "MAX_AT_ONCE", 1)
-    page = html(owner.get("/review/accept-many/?kind=category"))
-    assert f"{len(rows) - 1} more come after" in page
-    answer = owner.post("/review/accept-many/", {"query": "kind=category", "shown": "1", "decision": "reject"})
-    after = html(owner.get(answer["Location"]))
-    assert "1 rejected." in after
-    assert "rejected together" not in html(owner.get("/review/?kind=category&state=rejected")), "it was one alone"
-    assert list(Suggestion.objects.filter(state="rejected")) == rows[:1]
-    undo = re.search(r'action="(/review/undo-many/[^"]+)"', after)[1].replace("&amp;", "&")
-    assert owner.post(undo).status_code == 302
-    assert not Suggestion.objects.exclude(state="open").exists()
 
 
 def test_what_lost_its_tick_is_left_out_of_many(owner, monkeypatch):
@@ -347,21 +291,6 @@ def test_what_lost_its_tick_is_left_out_of_many(owner, monkeypatch):
     form = {"query": "kind=category", "shown": len(rows), "listed": " ".join(map(str, listed)), "take": listed[1:]}
     assert owner.post("/review/accept-many/", form).status_code == 302
     assert list(Suggestion.objects.filter(kind="category", state="open")) == [rows[0]]
-
-
-def test_of_pairs_that_contradict_each_other_the_surest_has_a_tick(owner):
-    one = Suggestion.objects.get(kind="tag_duplicate")
-    # As many memories as the other name, else it would be the one to keep.
-    remember("mill", "Sweep", "Sweep the oven.", tags=["sweep"])
-    other = Suggestion.objects.create(
-        kind="tag_duplicate", fingerprint="another", proposal=one.proposal | {"into": "sweep"}, confidence=0.1
-    )
-    page = html(owner.get("/review/accept-many/?kind=tag_duplicate"))
-    ticks = {int(pk): "checked" in rest for pk, rest in re.findall(r'name="take" value="(\d+)"([^>]*)>', page)}
-    assert ticks == {one.pk: True, other.pk: False}
-    shown = f"{one.proposal['from']} → {one.proposal['into']}"
-    assert f"not with {shown}, which is surer" in page
-    assert 'title="Memories of each">1 → 1</span>' in page
 
 
 def test_curate_lists_names_that_look_alike_with_the_preview_of_their_merge(owner):
@@ -404,17 +333,6 @@ def test_only_those_who_accepted_them_undo_them_together(curator, owner):
     assert row.state == "open"
 
 
-def test_many_of_no_kind_are_not_accepted(owner):
-    assert owner.get("/review/accept-many/?kind=none").status_code == 400
-    assert owner.post("/review/accept-many/", {"query": "", "shown": "0"}).status_code == 400
-
-
-def test_what_cannot_be_read_is_named_and_left_out(owner):
-    page = html(owner.get("/review/?kind=category&confidence=lots&colour=red"))
-    assert "colour: is not a parameter. It was left out." in page
-    assert "confidence: &#x27;lots&#x27; is not a number" in page
-
-
 def test_nobody_decides_by_following_a_link(owner):
     row = Suggestion.objects.first()
     assert owner.get(f"/review/{row.pk}/accept/").status_code == 405
@@ -449,22 +367,6 @@ def test_the_pages_statements_do_not_grow_with_the_rows(owner, django_assert_max
         owner.get("/review/?kind=concept")
 
 
-def test_near_duplicates_are_told_apart_by_number_time_and_author_and_kept_in_their_column(owner):
-    suggestion = Suggestion.objects.get(kind=Kind.MEMORY_DUPLICATE)
-    Memory.objects.filter(pk=suggestion.subject_id).update(authors=["Mio"], title="Fire *the* `oven`")
-    page = html_of(owner.get("/review/?kind=memory_duplicate"))
-    columns = re.findall(r'<section class="text"(.*?)</section>', page, re.DOTALL)
-    assert len(columns) == 2
-    for column, number in zip(columns, (suggestion.subject_id, suggestion.target_id), strict=True):
-        assert f"<small>#{number}</small>" in column
-        assert re.search(rf"<button [^>]*>\s*Keep #{number}\b", column)
-        assert re.search(r"<time [^>]*>\d+ \w+ \d+, \d\d:\d\d", column)
-    assert "Fire the oven</a>" in columns[0]
-    assert "· Mio" in columns[0]
-    assert f"#{suggestion.target_id} Fire the oven" in page
-    assert f"#{suggestion.subject_id} Fire the oven" in page
-
-
 # --- looking for more -------------------------------------------------------------------------------------------------
 
 
@@ -489,29 +391,6 @@ def test_page_starts_one_search_and_says_so_until_it_has_ended(owner, started):
     page = html(owner.get("/review/"))
     assert "being looked for" not in page
     assert "notice error" not in page
-
-
-def test_page_says_why_a_search_did_not_end(owner, started, settings, monkeypatch):
-    monkeypatch.setattr("curation.management.commands.suggest.suggest", Mock(side_effect=NothingEmbeddedError()))
-    with pytest.raises(CommandError):
-        call_command("suggest", verbosity=0)
-    assert "ended early: No memory has been embedded yet" in html(owner.get("/review/"))
-    settings.WITHOUT_EMBEDDINGS = True
-    assert "only names are compared without them" in str(NothingEmbeddedError())
-    # One that was killed has said nothing.
-    lock = settings.HOME / "suggest.lock"
-    lock.write_text("")
-    os.utime(lock, (1, 1))
-    assert "was interrupted" in html(owner.get("/review/"))
-
-
-def test_page_says_at_once_that_a_search_was_interrupted(owner, started, monkeypatch):
-    monkeypatch.setattr("curation.management.commands.suggest.suggest", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        call_command("suggest", verbosity=0)
-    page = html(owner.get("/review/"))
-    assert "was interrupted" in page
-    assert "being looked for" not in page
 
 
 def test_only_who_may_change_every_project_looks_for_suggestions(curator, started):

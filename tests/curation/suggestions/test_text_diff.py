@@ -58,10 +58,6 @@ def test_what_is_only_a_part_of_a_longer_name_is_no_key_phrase():
     assert "overflows" in phrases
 
 
-def test_an_empty_text_has_no_key_phrases():
-    assert key_phrases("", "", "english") == []
-
-
 def test_runs_of_words_are_found_where_they_stand():
     text = "Feed the Sourdough starters daily"
     assert ("sourdough starter", 9, 27) in list(spans(text, "english", 2))
@@ -83,10 +79,6 @@ def test_a_word_for_replacing_is_a_cue(text, what):
 def test_a_cue_comes_with_its_sentence():
     cue = find_cue("Ovens are hot. We no longer bake at 3.5 bar. Good.")
     assert (cue.word, cue.sentence) == ("no longer", "We no longer bake at 3.5 bar.")
-
-
-def test_a_plain_text_has_no_cue():
-    assert find_cue("Carrots need water.") is None
 
 
 def test_what_is_looked_for_is_marked_however_lines_break():

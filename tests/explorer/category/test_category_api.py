@@ -85,14 +85,6 @@ def test_category_has_the_shape_of_the_specification(corpus, caller):
     assert "message" not in reply
 
 
-def test_chunks_and_hierarchy_are_absent_unless_asked_for(corpus, caller):
-    assert "chunks" not in found(caller, "/api/categories/kitchen")
-    listed = found(caller, "/api/categories")
-    assert all("hierarchy" not in category for category in listed["categories"])
-    listed = found(caller, "/api/categories?includeHierarchy=true&filter=dock")
-    assert listed["categories"][0]["hierarchy"] == {"parent": "yard", "children": ["yard/dock/crane"], "depth": 1}
-
-
 @pytest.mark.parametrize("ref", ["yard/dock/crane", "Yard%2FDock%2FCrane", "crane", "CRANE", "harbour/lift"])
 def test_category_is_reached_by_path_name_and_a_path_that_it_had(corpus, caller, ref):
     FormerPath.objects.create(path="harbour/lift", category=Category.objects.get(path="yard/dock/crane"))
@@ -123,13 +115,6 @@ def test_list_has_the_shape_of_the_specification(corpus, caller):
     }
 
 
-def test_list_of_nothing_has_its_aggregate(corpus, caller):
-    reply = found(caller, "/api/categories?filter=nothing-like-it")
-    assert (reply["total_categories"], reply["categories"]) == (0, [])
-    assert reply["aggregate_stats"]["average_docs_per_category"] == 0
-    assert reply["aggregate_stats"]["most_popular_category"] is None
-
-
 def test_concepts_have_the_shape_of_the_specification(corpus, caller):
     reply = found(caller, "/api/categories/yard/concepts?include_children=1&sort_by=name&limit=1")
     assert reply["statistics"] == {
@@ -157,26 +142,6 @@ def test_unknown_category_is_not_found_and_says_what_there_is(corpus, caller):
         "suggestion": "See what there is: GET /api/categories",
         "did_you_mean": ["kitchen"],
     }
-
-
-def test_limit_out_of_bounds_is_told(corpus, caller):
-    reply = found(caller, "/api/categories?limit=1000")
-    assert reply["warnings"][:1] == [
-        {
-            "message": "limit 1000 is out of bounds: 200 is used (1 to 200).",
-            "parameter": "limit",
-            "did_you_mean": [],
-        }
-    ]
-
-
-@pytest.mark.parametrize(
-    "path", ["/api/categories?x=1", "/api/categories/kitchen?sort_by=name", "/api/categories?limit=x"]
-)
-def test_what_cannot_be_read_is_refused_by_name(corpus, caller, path):
-    reply = found(caller, path, 422)
-    assert reply["error"] == "invalid_query"
-    assert path.rpartition("?")[2].partition("=")[0] in reply["detail"]
 
 
 @pytest.mark.parametrize("ref", ["%00", quote("\n"), "%ED%A0%80", "a" * 5000, "9" * 60, quote("a/" * 200)])

@@ -16,6 +16,7 @@ from tests.html import html_of
 from web.cache import clear_caches
 
 pytestmark = [
+    pytest.mark.release,
     pytest.mark.development_data,
     pytest.mark.skipif(not development_data.PATH.exists(), reason=development_data.MISSING),
 ]

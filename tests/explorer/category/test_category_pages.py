@@ -76,34 +76,6 @@ def test_node_shows_where_it_stands_and_what_is_in_it(corpus, reader):
     assert f'href="/curate/category/{dock}/?next=%2Fcategories%2Fyard%2Fdock%2F">Curate</a>' in html_of(page)
 
 
-def test_children_come_when_a_branch_is_unfolded(corpus, reader):
-    page = reader.get("/categories/")
-    kitchen = Category.objects.get(path="kitchen").pk
-    assert 'hx-get="/categories/?below=kitchen" hx-trigger="toggle once"' in html_of(page)
-    level = reader.get("/categories/?below=kitchen", HTTP_HX_REQUEST="true", HTTP_HX_TARGET=f"below-node-{kitchen}")
-    assert nodes(level) == [("Brewing", 2), ("Oven", 1)]
-    assert "<html" not in html_of(level)
-    # Without scripts the same is a link.
-    assert '<a class="more" href="/categories/kitchen/">Show subcategories</a>' in html_of(page)
-
-
-def test_part_of_a_name_finds_categories_anywhere(corpus, reader):
-    page = reader.get("/categories/?filter=cra")
-    assert nodes(page) == [("yard/dock/crane", 2)]
-    tree = reader.get("/categories/?filter=zzz", HTTP_HX_REQUEST="true", HTTP_HX_TARGET="tree")
-    assert "No category has “zzz” in its name." in html_of(tree)
-    assert "<html" not in html_of(tree)
-
-
-def test_lists_of_what_is_amiss(corpus, reader):
-    Category.objects.create(name="Cellar", path="cellar")
-    page = reader.get("/categories/?show=single")
-    assert rows(page) == [("Tables", 1, 1), ("Oven", 1, 1), ("Wood", 1, 1)]
-    # Each is curated from there, and what is changed returns to the list.
-    assert html_of(page).count("?next=%2Fcategories%2F%3Fshow%3Dsingle") == 3
-    assert rows(reader.get("/categories/?show=empty")) == [("Cellar", 0, 0)]
-
-
 def test_counts_follow_a_query(corpus, reader):
     page = reader.get("/categories/?type=bugfix")
     assert nodes(page) == [("Kitchen", 1), ("Yard", 1)]
@@ -115,26 +87,6 @@ def test_counts_follow_a_query(corpus, reader):
     assert 'href="/categories/yard/dock/?type=bugfix"' in html_of(page)
     assert 'aria-label="Remove filter: type bugfix"' in html_of(page)
     assert 'data-chip href="/categories/yard/"' in html_of(page)
-
-
-def test_what_narrows_the_numbers_is_told_and_can_be_taken_away(corpus, reader):
-    page = reader.get("/categories/yard/?q=crane&mode=keyword&type=bugfix&flavour=mint")
-    assert '<b>words</b><span class="chip-value">crane</span>' in html_of(page)
-    assert (
-        'href="/categories/yard/?mode=keyword&amp;type=bugfix&amp;flavour=mint" aria-label="Remove the words crane"'
-        in html_of(page)
-    )
-    assert "“flavour” is not a parameter of this page." in html_of(page)
-    assert "No tag is named “cran”." in html_of(reader.get("/categories/yard/?tag=cran"))
-
-
-def test_tags_are_counted_among_the_memories_of_the_page_or_not_at_all(corpus, reader):
-    def tags(address):
-        return re.findall(r'aria-label="Tag (\w+), (\d+)"', html_of(reader.get(address)))
-
-    assert tags("/categories/yard/dock/") == [("crane", "2"), ("boat", "1"), ("hardware", "1"), ("paint", "1")]
-    assert tags("/categories/yard/dock/?tag=paint") == []
-    assert tags("/categories/yard/dock/?tag=crane&tag.all=1") == [("crane", "2"), ("boat", "1"), ("hardware", "1")]
 
 
 def test_what_is_distinctive_is_ranked_by_evidence_and_does_not_repeat_the_category(corpus, everyone, reader):
@@ -181,10 +133,6 @@ def test_category_that_is_not_there_is_not_found_and_what_was_meant_is_told(corp
     assert "Category not found: yard/crain." in html_of(page)
     assert 'Did you mean <a class="link" href="/categories/yard/dock/crane/">yard/dock/crane</a>?' in html_of(page)
     assert 'href="/categories/">All categories<' in html_of(page)
-
-
-def test_page_of_no_categories_says_how_they_come(db, engine, reader):
-    assert "There are no categories yet." in html_of(reader.get("/categories/"))
 
 
 def test_other_projects_are_not_there(corpus):

@@ -2,14 +2,12 @@
 
 import json
 import re
-from datetime import timedelta
 
 import pytest
-from django.utils import timezone
 
 from access.viewer import Viewer, command_viewer
+from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import call
 from categories.details import CategoryDetails, ConceptDetails, category_merge_details, concept_merge_details
 from categories.models import Category, Concept
 from categories.services import Vocabulary
@@ -23,8 +21,9 @@ from memories.services import memory_create
 from search.engines import select_engine
 from search.query import SearchQuery
 from tests.embedding import embed_all
+from tests.search.conftest import BOTH_ENGINES
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, BOTH_ENGINES]
 
 
 def overview(viewer, name, **asked):
@@ -91,25 +90,9 @@ def test_document_tells_what_it_is_filed_under(corpus, everyone):
     assert (document.project, document.source, document.chunk_count) == ("tea", "git", 0)
 
 
-def test_limit_is_of_each_kind(corpus, everyone):
-    found = overview(everyone, "yard", include_children=True, limit=2)
-    assert titles(found) == ["Serve tea on the boat", "Launch in five steps"]
-    assert len(found.concepts) == 2
-    assert found.numbers.memories == 6
-
-
 def test_archived_and_superseded_memories_are_not_counted(corpus, everyone):
     assert overview(everyone, "yard/dock").own == 2
     assert overview(everyone, "guests/tables").own == 1
-
-
-def test_category_of_archived_memories_alone_is_empty_and_says_so(corpus, everyone):
-    memory_create(
-        record=MemoryRecord(content="x", categories=["Attic"], project="tea", state="archived"), viewer=everyone
-    )
-    found = overview(everyone, "attic")
-    assert (found.numbers.memories, found.documents, found.concepts) == (0, (), ())
-    assert found.message.startswith("No documents, chunks, or concepts found in this category.")
 
 
 def test_category_with_all_below_it_says_where_to_look(corpus, everyone):
@@ -118,15 +101,6 @@ def test_category_with_all_below_it_says_where_to_look(corpus, everyone):
         "No memory is directly in it; its subcategories have 1: ask with include_children."
     )
     assert overview(everyone, "attic", include_children=True).message == ""
-
-
-def test_name_of_several_is_answered_with_the_largest_and_told(corpus, everyone):
-    memory_create(record=MemoryRecord(content="x", categories=["Boat/Kitchen"], project="boat"), viewer=everyone)
-    Category.objects.filter(path="kitchen").update(path="tea-kitchen")
-    found = overview(everyone, "kitchen")
-    assert (found.category.node.path, found.others) == ("tea-kitchen", ("boat/kitchen",))
-    warning = found.warnings[0]
-    assert warning.message == "2 categories have this name; this is tea-kitchen. Others: boat/kitchen."
 
 
 def test_unknown_name_comes_with_names_like_it(corpus, everyone):
@@ -259,13 +233,6 @@ def test_aggregate_counts_a_memory_once(corpus, everyone):
     assert (narrowed.numbers.memories, narrowed.most, narrowed.least) == (6, "kitchen", "kitchen")
 
 
-def test_list_of_no_categories_has_an_aggregate(db, engine, everyone):
-    found = category_list(CategoryListRequest(), everyone)
-    assert (found.total, found.listed) == (0, ())
-    assert (found.aggregate.average_memories, found.aggregate.average_chunks) == (0.0, 0.0)
-    assert (found.aggregate.most, found.aggregate.least) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("sort_by", "names"),
     [
@@ -315,19 +282,6 @@ def test_category_without_concepts_says_so_and_names_the_next_call(corpus, every
     assert [value["value"] for value in caller.get(address).json()["values"]] == ["shelf"]
 
 
-def test_category_with_concepts_has_no_message(corpus, everyone):
-    found = concepts_in(ConceptListRequest(name="yard", include_children=True), everyone)
-    assert found.concepts
-    assert not found.message
-
-
-def test_ring_of_parents_hangs_nothing(corpus, everyone):
-    yard, dock = (Category.objects.get(path=path) for path in ("yard", "yard/dock"))
-    Category.objects.filter(pk=yard.pk).update(parent=dock)
-    assert overview(everyone, "yard", include_children=True).numbers.memories == 6
-    assert category_list(CategoryListRequest(include_hierarchy=True), everyone).total == 9
-
-
 # --- limits, pages and chunks that are missing --------------------------------------------------------------------
 
 
@@ -347,17 +301,6 @@ def test_pages_of_the_list_hold_every_category_once(corpus, everyone):
     assert [page.has_more for page in pages] == [True] * (len(pages) - 1) + [False]
     skipped = category_list(CategoryListRequest(sort_by="name", limit=2, offset=3), everyone)
     assert [one.node.path for one in skipped.listed] == [one.node.path for one in every.listed[3:5]]
-
-
-def test_page_past_the_last_says_so(corpus, everyone):
-    total = category_list(CategoryListRequest(), everyone).total
-    found = category_list(CategoryListRequest(page=100), everyone)
-    assert [one.message for one in found.warnings if one.parameter == "page"] == ["Page 100 is past the last page, 1."]
-    found = category_list(CategoryListRequest(offset=100), everyone)
-    assert found.total == total
-    assert [one.message for one in found.warnings if one.parameter == "offset"] == [
-        f"Offset 100 is past the last category, {total - 1}."
-    ]
 
 
 def test_order_by_weight_says_that_concepts_have_none(corpus, everyone):
@@ -392,14 +335,3 @@ def test_numbers_of_chunks_say_that_they_are_short(corpus, everyone):
     assert notices(browse("kitchen", BrowseRequest(), SearchQuery(), everyone)) == [f"75 % of these memories {short}"]
     assert notices(browse("kitchen", BrowseRequest(), SearchQuery(tag=("kettle",)), everyone)) == []
     assert notices(category_overview(CategoryRequest(name="yard", include_children=True), everyone)) == []
-
-
-def test_browser_counts_what_was_changed_lately(corpus, everyone):
-    Memory.objects.exclude(external_id="t1").update(updated_at=timezone.now() - timedelta(days=30))
-
-    def numbers(**query):
-        found = browse("kitchen", BrowseRequest(), SearchQuery(**query), everyone)
-        return {child.node.name: child.numbers.memories for child in found.children}
-
-    assert numbers() == {"Brewing": 2, "Oven": 1}
-    assert numbers(updated_since="7d") == {"Brewing": 1}

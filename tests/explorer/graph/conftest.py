@@ -7,6 +7,7 @@ from access.models import Membership
 from access.viewer import Viewer, command_viewer
 from categories.models import Concept, Entity, Relationship
 from memories.models import Memory, Project
+from tests.database import fill
 from tests.unified_corpus import bring_in_mill
 
 
@@ -16,7 +17,7 @@ def mill(db, tmp_path):
 
     In the mill the wheel is named with the axle and with Osk; the vault names the wheel with Quill.
     """
-    bring_in_mill(tmp_path)
+    fill("mill", lambda: bring_in_mill(tmp_path))
     evidence = {name: Memory.objects.get(external_id=name).pk for name in ("v1", "v2")}
     for source, kind, target, name in (("Brotlade", "pays", "Quill", "v1"), ("Quill", "opens", "sluice", "v2")):
         Relationship.objects.create(

@@ -101,11 +101,3 @@ def test_degrees_count_others_and_not_links():
 def test_search_ends_with_its_time():
     with pytest.raises(SearchTooLongError):
         network_of({(1, 2): 1, (2, 3): 1}).shortest_path(1, 3, 8, lambda: True)
-
-
-@given(LINKS)
-def test_pairs_two_apart_are_two_apart(links):
-    pairs = network_of(links).two_apart(3)
-    assert len(pairs) <= 3
-    assert all(distance(links, *pair) == 2 for pair in pairs)
-    assert len({node for pair in pairs for node in pair}) == 2 * len(pairs)

@@ -5,9 +5,7 @@ import re
 import pytest
 
 from categories.models import Entity, Relationship
-from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.links import node_url
-from memories.models import Memory
 from tests.html import html_of
 
 
@@ -37,19 +35,6 @@ def test_table_says_how_it_is_sorted_and_how_to_sort_it_otherwise(reader):
     assert 'href="/graph/?search=e&amp;type=part&amp;sort=-links"' in text
 
 
-def test_table_tells_what_could_not_be_read_and_goes_on(reader):
-    text = page(reader, "/graph/?sort=size&colour=red&page=0")
-    for told in ("&#x27;size&#x27; is not one of the choices", "is not a parameter of this page", "0 is too small"):
-        assert told in text
-    assert "7 entities" in text
-
-
-def test_page_past_the_last_leads_to_the_first(reader):
-    page = html_of(reader.get("/graph/?page=9"))
-    assert "Page 9 is past the last page, 1." in page
-    assert '<p>This page is empty.</p><a class="button" href="/graph/">Go to the first page</a>' in page
-
-
 def test_page_of_a_node_says_in_words_what_is_drawn(reader):
     text = page(reader, "/graph/entity/part:wheel/")
     assert "Twelve spokes of larch" in text
@@ -61,7 +46,7 @@ def test_page_of_a_node_says_in_words_what_is_drawn(reader):
     feeds = Relationship.objects.get(relationship_type="feeds")
     assert f'href="/graph/relationship/{feeds.pk}/" aria-label="sluice feeds wheel: 2 supporting memories"' in text
     assert 'href="/explore/?entity=part%3Awheel"' in text
-    assert 'href="/graph/path/?from=part%3Awheel"' in text
+    assert '<form class="chain-form"' in text
 
 
 def test_page_of_a_node_is_narrowed_by_its_own_links(reader):
@@ -90,37 +75,18 @@ def test_relationship_has_its_evidence(reader, neighbour):
 
 
 def test_chain_is_told_step_by_step(reader):
-    text = page(reader, "/graph/path/?from=sluice&to=Osk")
+    text = page(reader, "/graph/entity/sluice/?to=Osk")
     assert "2 steps from sluice to Osk" in text
     assert "sluice <b>feeds</b> wheel" in text
     assert "Osk <b>inspects</b> wheel" in text
 
 
 def test_chain_that_is_not_there_says_so_and_how_to_look_further(neighbour):
-    text = page(neighbour, "/graph/path/?from=Brotlade&to=sluice")
+    text = page(neighbour, "/graph/entity/Brotlade/?to=sluice")
     assert "No path by relationships leads from Brotlade to sluice within 6 steps." in text
-    assert 'href="/graph/path/?from=Brotlade&amp;to=sluice&amp;together=1"' in text
-    text = page(neighbour, "/graph/path/?from=whel&to=Quill")
-    assert 'href="/graph/path/?from=part%3Awheel&amp;to=Quill"' in text
-
-
-def test_form_of_a_path_offers_some_that_are_there(reader):
-    examples = re.findall(r'href="(/graph/path/\?from=[^"]+)"', page(reader, "/graph/path/"))
-    assert examples
-    for address in examples:
-        assert "2 steps from" in page(reader, address.replace("&amp;", "&"))
-
-
-def test_concepts_have_pages_too(concepts, reader):
-    assert "4 concepts" in page(reader, "/graph/concepts/")
-    text = page(reader, "/graph/concept/water/")
-    assert re.findall(r"<h3>(.*?) <small>", text) == ["Broader", "Narrower"]
-
-
-def test_memory_leads_to_the_pages_of_what_it_names(reader):
-    text = page(reader, f"/m/{Memory.objects.get(external_id='m4').pk}/")
-    assert '<a href="/graph/entity/part:wheel/"' in text
-    assert f'href="/graph/relationship/{Relationship.objects.get(relationship_type="inspects").pk}/"' in text
+    assert 'href="/graph/entity/shop:Brotlade/?to=sluice&amp;together=1#path"' in text
+    text = page(neighbour, "/graph/entity/Brotlade/?to=whel")
+    assert 'href="/graph/entity/shop:Brotlade/?to=part%3Awheel#path"' in text
 
 
 @pytest.mark.parametrize("name", ["a/../b", "x//y", ".", "1/", "100%?#", "C:\\x", "ünï cöde", "2024", " é"])
@@ -181,11 +147,3 @@ def test_api_refuses_in_the_shape_of_every_error(caller, mill_caller, mill):
     Entity.objects.create(name="Wheel", entity_type="game")
     several = reply(caller, "entities/wHEEL", 422)
     assert (several["error"], sorted(several["did_you_mean"])) == ("ambiguous_name", ["game:Wheel", "part:wheel"])
-
-
-@pytest.mark.parametrize("asked", [TableRequest(), AroundRequest(), PathRequest()], ids=lambda one: type(one).__name__)
-def test_what_was_asked_is_written_as_it_is_read(asked):
-    assert asked.querystring() == ""
-    changed = {"page": 2, "depth": 2, "together": True}
-    other = asked.with_(**{name: value for name, value in changed.items() if name in type(asked).model_fields})
-    assert type(asked).read(other.parameters()) == (other, ())

@@ -30,12 +30,6 @@ def test_strongest_are_at_the_top_right_and_go_round_like_the_hours():
     assert spots["d"].y > spots["e"].y > spots["f"].y
 
 
-def test_second_step_stands_outside_next_to_what_it_hangs_on():
-    layout = lay_out("ab", [("z", "a"), ("y", "b"), ("x", "a")])
-    assert [key for key in layout.spots if key in "xyz"] == ["z", "x", "y"]
-    assert abs(layout.spots["x"].x - 50) > abs(layout.spots["a"].x - 50)
-
-
 def test_lines_go_round_the_name_in_the_middle():
     middle = Spot(50, 220, is_left=False)
     left, right = Spot(24, 230, is_left=True), Spot(77, 200, is_left=False)
@@ -59,11 +53,3 @@ def test_drawing_has_the_twenty_strongest_by_type_and_their_lines():
     drawn = strongest(around)
     assert [one.term.id for one in drawn.drawn] == [*range(1, 21, 2), *range(2, 21, 2)]
     assert [(one.source, one.target) for one in drawn.lines] == [*((0, n) for n in range(1, 21)), (2, 3)]
-
-
-def test_drawing_of_two_steps_keeps_who_hangs_on_the_strongest():
-    terms = {n: Term(n, f"n{n}", f"n{n}", "tool") for n in range(50)}
-    near = tuple(NodeNeighbour(terms[n], Edge(90 - n), 0) for n in range(1, 25))
-    far = tuple(NodeNeighbour(terms[n], Edge(1), n - 24, 2) for n in range(25, 50))
-    drawn = strongest(Neighbourhood(terms[0], AroundRequest(depth=2), (*near, *far), (), (), 24, (), {}))
-    assert [one.term.id for one in drawn.drawn] == [*range(1, 11), *range(25, 35)]

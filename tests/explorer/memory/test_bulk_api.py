@@ -159,11 +159,6 @@ def test_put_leaves_a_deleted_memory_deleted(caller):
         assert (again["state"], again["memory"]["superseded_by"]["title"]) == ("deleted", "Other.")
 
 
-def test_put_of_a_version_of_nothing_stores_nothing(caller):
-    refused = put(caller, "docs/a", {"content": "x"}, **{"If-Match": '"0123"'})
-    assert (refused.status_code, refused.json()["error"], Memory.objects.count()) == (412, "version_conflict", 0)
-
-
 def test_put_refuses_another_id_in_the_body_and_a_project_of_others(caller):
     refused = put(caller, "docs/a", {"content": "x", "external_id": "b"})
     assert (refused.status_code, refused.json()["detail"]) == (
@@ -219,22 +214,6 @@ def test_reply_is_not_repeated_to_who_has_lost_the_project_since(caller):
     assert (refused.status_code, refused.json()["error"]) == (403, "forbidden")
     assert "Tea" not in refused.content.decode()
     assert Memory.objects.count() == 1
-
-
-def test_any_version_is_one_that_there_is(caller):
-    def put_any(body):
-        path = "/api/memories/by-external-id/docs/a"
-        return caller.put(path, body, content_type="application/json", headers={"If-Match": "*"})
-
-    assert (put_any({"content": "x"}).status_code, Memory.objects.count()) == (412, 0)
-    assert put(caller, "docs/a", {"content": "x"}).status_code == 201
-    assert put_any({"content": "y"}).status_code == 200
-
-
-def test_refusals_are_not_stored(caller):
-    assert post(caller, {"content": ""}, "k1").status_code == 422
-    assert post(caller, {"content": "Tea."}, "k1").status_code == 201
-    assert post(caller, {"content": "Tea."}, "x" * 256).status_code == 422
 
 
 def test_revision_is_raised_after_what_follows_a_write(caller, monkeypatch):

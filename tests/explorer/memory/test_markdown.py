@@ -111,23 +111,6 @@ def test_first_heading_that_repeats_the_title_is_left_out():
     assert render_markdown("# Title: more\n\ntext", "Title") == "<h2>Title: more</h2>\n<p>text</p>\n"
 
 
-def test_table_scrolls_in_a_frame_of_its_own():
-    html = render_markdown("| a | b |\n|---|--:|\n| 1 | 2 |")
-    assert html.startswith('<div class="wide" tabindex="0"><table>')
-    assert '<th align="right">b</th>' in html
-    assert '<td align="right">2</td>' in html
-
-
-def test_very_long_text_is_shown_as_it_is_written():
-    html = render_markdown("<b> *a* " * 50_000)
-    assert html.startswith("<pre><code>&lt;b&gt; *a* ")
-
-
-def test_odd_text_is_survived():
-    for text in ("\x00", "[" * 5_000, "> " * 500 + "x", "*" * 10_000, "`" * 999, "\U0010ffff"):
-        render_markdown(text)
-
-
 @pytest.mark.parametrize(
     ("pieces", "html"),
     [

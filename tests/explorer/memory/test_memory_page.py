@@ -113,16 +113,6 @@ def test_every_fact_leads_to_more_of_it(reader, kettle, address):
     assert f'href="{address}"' in html_of(reader.get("/m/100/"))
 
 
-def test_history_tells_what_happened_newest_first(reader, kettle):
-    text = html_of(reader.get("/m/100/"))
-    timeline = text[text.index('<ol class="timeline">') :]
-    verbs = re.findall(r"<b>(.*?)</b>", timeline)
-    assert verbs == ["Edited", "Imported", "Created"]
-    assert "through the API" in timeline
-    assert "Kettle<ins> leaks</ins>" in timeline
-    assert "<dt>tags</dt>" not in timeline
-
-
 def test_version_is_restored_by_who_may_write(client, kettle):
     memory_update(
         memory_id=100,
@@ -158,20 +148,6 @@ def test_relationships_that_cite_it_are_shown(reader, kettle):
     assert "Mio repaired it." in text
 
 
-def test_links_are_grouped_and_memories_titled(reader, tea, kettle):
-    make(tea, 101, title="Buy a kettle")
-    MemoryLink.objects.create(memory=kettle, ordinal=0, rel="depends-on", target="t-8", target_memory_id=101)
-    MemoryLink.objects.create(memory=kettle, ordinal=1, rel="resolves", target="gh-7", url="https://gh.example/7")
-    MemoryLink.objects.create(memory=kettle, ordinal=2, rel="resolves", target="evil", url="javascript:alert(1)")
-    MemoryLink.objects.create(memory_id=101, ordinal=0, rel="mentions", target="t-7", target_memory_id=100)
-    text = html_of(reader.get("/m/100/"))
-    assert '<h3>Depends on</h3><ul><li><a class="link" href="/m/101/">Buy a kettle</a>' in text
-    assert 'href="https://gh.example/7" rel="noopener nofollow"' in text
-    assert "javascript:" not in text
-    assert "<h3>Linked from</h3>" in text
-    assert "<h4>Mentions this</h4>" in text
-
-
 def test_superseded_memory_leads_to_its_successor_and_back(reader, tea):
     newer = make(tea, 2, title="Green tea at 75")
     make(tea, 1, title="Green tea at 70", state="superseded", superseded_by=newer, state_reason="Tasted again.")
@@ -201,31 +177,6 @@ def test_around_this_time_shows_neighbours_in_the_project(reader, tea):
     assert "Put away" not in text
     assert '<li class="here" aria-current="true">' in text
     assert 'href="/explore/?project=tea&amp;from=2026-02-26&amp;to=2026-03-04"' in text
-
-
-def test_around_this_time_leads_to_all_of_the_time_that_it_shows(reader, tea):
-    for pk, days in ((1, -40), (2, -39), (3, 0), (4, 2), (5, 17)):
-        make(tea, pk, created_at=START + timedelta(days=days))
-    text = html_of(reader.get("/m/3/"))
-    assert 'href="/explore/?project=tea&amp;from=2026-01-20&amp;to=2026-03-18">Explore this time</a>' in text
-
-
-def test_page_and_api_tell_the_same_neighbours(reader, tea):
-    for pk in range(1, 30):
-        make(tea, pk, created_at=START + timedelta(hours=pk // 4), state=["active", "archived", "proposed"][pk % 3])
-    make(Project.objects.create(slug="boat", name="Boat yard"), 50, created_at=START + timedelta(hours=3))
-    text = html_of(reader.get("/m/15/"))
-    shown = [int(pk) for pk in re.findall(r'<a href="/m/(\d+)/">', text[text.index('<ol class="around">') :])]
-    reply = reader.get("/api/timeline?anchor=15&project=tea&depth_before=5&depth_after=5").json()
-    assert shown == [row["id"] for row in (*reply["before"], *reply["after"])]
-    assert len(shown) == 10
-
-
-def test_similar_ones_are_loaded_once_they_are_in_sight_and_are_a_page_without_scripts(reader, tea):
-    make(tea, 1)
-    text = html_of(reader.get("/m/1/?ctx=tag%3Dtea"))
-    assert '<div id="similar" class="similar" hx-get="/m/1/similar/?ctx=tag%3Dtea" hx-trigger="revealed"' in text
-    assert '<a class="link" href="/m/1/similar/?ctx=tag%3Dtea">Similar memories</a>' in text
 
 
 def test_back_leads_to_the_results(reader, tea):
@@ -275,13 +226,6 @@ def test_memory_of_another_project_is_not_found_nor_named(tea):
     assert memory_details(viewer_of_user(user), [2]) == {}
 
 
-def test_unknown_memory_is_not_found(reader):
-    response = reader.get("/m/999999999999/")
-    assert response.status_code == 404
-    assert "Page not found" in html_of(response)
-    assert reader.get(f"/m/{10**30}/").status_code == 404
-
-
 def test_detail_needs_a_sign_in(client, tea):
     make(tea, 1)
     assert client.get("/m/1/")["Location"].startswith("/sign-in/?next=/m/1/")
@@ -301,32 +245,9 @@ def test_statements_do_not_grow_with_what_hangs_on_it(reader, tea, kettle, djang
         reader.get("/m/100/")
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York", "Pacific/Kiritimati", "Etc/GMT+12"])
-def test_either_end_of_the_calendar_has_a_page_in_every_zone(reader, tea, zone):
-    first, last = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-    for pk, moment in ((1, first), (2, last)):
-        make(tea, pk, created_at=moment, updated_at=START, happened_at=moment, valid_from=moment, valid_to=moment)
-    reader.cookies["timezone"] = zone
-    for pk in (1, 2):
-        response = reader.get(f"/m/{pk}/")
-        assert response.status_code == 200
-        day = re.search(r'<dt>Created</dt><dd><a href="([^"]+)"', html_of(response))[1]
-        around = re.search(r'href="(/explore/\?project=tea[^"]*)">Explore this time<', html_of(response))[1]
-        for address in (day, around):
-            assert f'id="hit-{pk}"' in html_of(reader.get(unescape(address)))
-
-
 def test_path_of_an_import_on_the_server_is_not_shown(reader, tea):
     batch = ImportBatch.objects.create(origin="/srv/private/tea.jsonl", format="jsonl", started_at=START)
     make(tea, 1, batch=batch)
     text = html_of(reader.get("/m/1/"))
     assert f"batch {batch.pk}, jsonl, 1 Mar 2026" in text
     assert "/srv/private" not in text
-
-
-def test_time_is_that_of_the_viewer(reader, tea):
-    make(tea, 1, created_at=datetime(2026, 3, 1, 23, 30, tzinfo=UTC))
-    reader.cookies["timezone"] = "Europe/Berlin"
-    text = html_of(reader.get("/m/1/"))
-    assert "2 Mar 2026, 00:30 CET" in text
-    assert 'href="/explore/?from=2026-03-02&amp;to=2026-03-02"' in text

@@ -5,10 +5,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from access.models import Membership
-from explorer.memory.page import build_similar
 from memories.models import Memory, Project
-from search.query import SearchQuery
-from search.similar import SimilarResult
 from tests.explorer.memory.test_memory_page import make
 from tests.html import html_of
 from tests.vectors import embed_everything
@@ -52,55 +49,6 @@ def test_duplicates_of_one_project_are_merged_from_there_by_who_may(client, brew
     page = html_of(client.get("/m/1/similar/"))
     assert "Merge…" not in page
     assert "Only memories of one project can be merged" in page
-
-
-def test_section_and_page_show_the_same(reader, brewed):
-    section, page = html_of(reader.get("/m/1/similar/", headers=SECTION)), html_of(reader.get("/m/1/similar/"))
-    assert not section.lstrip().startswith("<!DOCTYPE")
-    assert page.startswith("<!DOCTYPE html>")
-    assert '<a class="link" href="/m/1/">← Green tea</a>' in page
-    for shown in ('<a href="/m/2/">Green tea</a>', '<a href="/m/3/">Tea</a>'):
-        assert shown in section
-        assert shown in page
-
-
-def test_search_that_led_here_is_passed_on(reader, brewed):
-    text = html_of(reader.get("/m/1/similar/?ctx=tag%3Dtea"))
-    assert '<a class="link" href="/m/1/?ctx=tag%3Dtea">← Green tea</a>' in text
-    assert '<a href="/m/2/?ctx=tag%3Dtea">Green tea</a>' in text
-
-
-def test_where_there_are_more_the_section_leads_to_them(reader, brewed):
-    for pk in range(10, 20):
-        make(brewed, pk, title="Green tea", content="Brew green tea leaf with hot water.")
-    embed_everything()
-    clear_caches()
-    section, page = html_of(reader.get("/m/1/similar/", headers=SECTION)), html_of(reader.get("/m/1/similar/"))
-    assert section.count("<li>") == 8
-    assert '<a class="link" href="/m/1/similar/">More similar memories</a>' in section
-    assert page.count("<li>") == 12
-    assert "More similar memories" not in page
-
-
-@pytest.mark.parametrize(
-    ("reason", "said"),
-    [
-        pytest.param(
-            "this memory has not been embedded yet", "This memory has not been embedded yet.", id="not embedded"
-        ),
-        pytest.param(
-            "no other memory is at least 0.30 similar", "No other memory is at least 0.30 similar.", id="nothing near"
-        ),
-    ],
-)
-def test_why_there_is_none_is_a_sentence(reason, said):
-    context = build_similar(1, SimilarResult(SearchQuery(), "Green tea", reason=reason), None)
-    assert (context.groups, context.empty) == ((), said)
-
-
-def test_page_of_one_that_is_not_embedded_says_so(reader, tea):
-    make(tea, 1)
-    assert "No memory has been embedded yet." in html_of(reader.get("/m/1/similar/"))
 
 
 def test_one_of_another_project_is_not_found_nor_named(brewed):

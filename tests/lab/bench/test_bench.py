@@ -13,6 +13,8 @@ from lab.bench.metrics import METRICS
 from lab.bench.peers import PEERS
 from lab.bench.query_log import KINDS
 
+pytestmark = pytest.mark.release
+
 
 def databases():
     with connection._nodb_cursor() as cursor:
@@ -131,34 +133,3 @@ def test_invalid_arguments_are_refused_before_anything_is_created(arguments, rea
     done = bench(*arguments)
     assert done.returncode == 2
     assert reason in done.stderr
-
-
-@pytest.mark.django_db
-def test_reads_of_categories_are_measured_and_leave_no_database(tmp_path):
-    done = bench("--categories", 300, "--json", tmp_path / "figures.json")
-    assert done.returncode == 0, done.stderr
-    assert "categories of 300 memories" in done.stdout
-    measured = json.loads((tmp_path / "figures.json").read_text())["categories"]["300"]
-    assert {(one["read"], one["by"]) for one in measured["reads"]} == {
-        (read, by) for read in ("list", "category", "concepts") for by in ("tantivy", "postgres", "plain SQL")
-    }
-    assert len(measured["figures"]) == 18
-    assert "bench_categories_300" not in databases()
-    assert not list((settings.HOME / "lab").glob("categories-300-*"))
-
-
-@pytest.mark.django_db
-def test_worker_is_compared_with_the_model_alone(tmp_path):
-    path = tmp_path / "notes.jsonl"
-    records = [{"id": f"n{n}", "content": f"Kettle number {n} boils."} for n in range(20)]
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    done = bench("--embedding", path, "--json", tmp_path / "figures.json")
-    assert done.returncode == 0, done.stderr
-    assert "### Embedding notes.jsonl" in done.stdout
-    figures = json.loads((tmp_path / "figures.json").read_text())["embedding"]["notes.jsonl"]
-    assert (figures["memories"], [(one["memories"], one["chunks"]) for one in figures["rounds"]]) == (20, [(3, 3)] * 5)
-    assert all(one["worker_seconds"] > 0 and one["alone_seconds"] > 0 for one in figures["rounds"])
-    assert "bench_embedding" not in databases()
-    path.write_text(json.dumps({"content": "One is not enough."}) + "\n")
-    done = bench("--embedding", path)
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "1 memories are too few: give 6 or more")

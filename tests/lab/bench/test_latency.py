@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.bench import latency
 from lab.bench.latency import Run, ratios, run_log, time_query
 from lab.bench.metrics import METRICS
 from lab.bench.peers.base import Answer
 from lab.bench.query_log import KINDS, LogEntry, QueryLog
-from lab.report import percentiles
 from search.query import SearchQuery
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md"
@@ -62,15 +60,6 @@ def test_query_runs_once_to_warm_up_and_once_measured():
     assert samples["facet_overhead"] == samples["explore"] - samples["search"]
 
 
-def test_first_time_counts_for_a_slow_query(monkeypatch):
-    monkeypatch.setattr(latency, "SLOW_SECONDS", 0.005)
-    peer = Sleeper("slow", 0.01)
-    samples, _ = time_query(peer.answer, entry().query, explore_first=False)
-    assert peer.asked == [(1, False), (1, True)]
-    assert samples["explore"] == samples["first_explore"]
-    assert samples["search"] >= 0.01
-
-
 @pytest.mark.django_db
 def test_peer_stops_at_its_budget_and_the_index_runs_the_whole_log():
     log = QueryLog(tuple(entry(page) for page in range(1, 9)), (), ())
@@ -91,19 +80,6 @@ def test_ratio_is_of_the_queries_that_both_ran():
     assert mixed["explore_p95"] == 5
     assert mixed["explore_p50"] == 3
     assert mixed["facet_overhead_p95"] == 8
-
-
-def test_ratio_to_zero_is_none():
-    ours = a_run({0: (0.002, 0.001)})
-    theirs = a_run({0: (0.001, 0.002)})
-    assert ratios(ours, theirs)["mixed"]["facet_overhead_p95"] is None
-    assert ratios(ours, Run()) == {}
-
-
-def test_percentiles_are_measured_values():
-    found = percentiles([n / 1_000 for n in range(1, 101)])
-    assert found == {"n": 100, "p50_ms": 50, "p95_ms": 95, "p99_ms": 99, "max_ms": 100}
-    assert percentiles([]) is None
 
 
 def test_every_figure_and_every_kind_is_documented():

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 import subprocess
 import sys
 import threading
@@ -10,7 +9,6 @@ import threading
 import pytest
 
 from lab.bench.load import lines
-from lab.bench.load_client import Popular
 
 MEMORY = {
     "id": 7, "title": "Kettle descaled", "snippet": "with vinegar", "tags": ["kitchen"], "categories": ["home"],
@@ -59,12 +57,6 @@ def test_answers_refusals_and_lost_connections_are_counted_apart(url):
     assert found["answers"] == found["outcomes"]["200"] == sum(kind["n"] for kind in found["kinds"].values())
     assert found["refusals"]["n"] == found["outcomes"]["503 busy"]
     assert "page" not in found["kinds"]  # without a session
-
-
-def test_popular_values_are_drawn_more_often_than_others():
-    rng = random.Random(3)
-    drawn = [Popular(list("abcdefghij"), is_even=False).draw(rng) for _ in range(1_000)]
-    assert max(map(drawn.count, "abcdefghij")) > 3 * min(map(drawn.count, "abcdefghij"))
 
 
 def test_table_has_a_row_for_each_number_of_processes():

@@ -4,15 +4,12 @@ Not compared: the order of hits by relevance, for which each has its own rule; v
 because they tie at its end; facets that are not those of URLs, such as the months of the peers.
 """
 
-import importlib
-
 import pytest
 
 from lab.bench.corpus import Corpus, write_records
 from lab.bench.latency import equal_counts
 from lab.bench.peers import PEERS
-from lab.bench.peers.base import PeerUnavailableError, words_of
-from lab.bench.peers.duckdb import DuckdbPeer
+from lab.bench.peers.base import words_of
 from lab.bench.peers.engines import PostgresPeer
 from lab.bench.query_log import build_query_log
 from search.engines.index import store
@@ -101,31 +98,6 @@ def test_engine_beneath_run_gives_the_same_totals(place, path, entries):
     # It returns its own ids, and no values of facets.
     for entry, ours, theirs in compared("tantivy-engine", place, path, entries):
         assert theirs.total == ours.total, entry.query.querystring()
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, id=name) for name in ("sqlite", "duckdb", "tantivy-raw")])
-def test_loaded_peer_can_be_opened_again(name, place, path, entries):
-    if name == "duckdb":
-        pytest.importorskip("duckdb", reason="duckdb is not installed: pip install 'mnemoscope[bench]'")
-    first = PEERS[name](place)
-    first.load(path)
-    first.open()
-    before = answers(first, entries[:10])
-    first.close()
-    again = PEERS[name](place)
-    again.open()
-    assert again.size_bytes() > 10_000
-    assert answers(again, entries[:10]) == before
-    again.close()
-
-
-def test_peer_without_its_package_is_unavailable(place, monkeypatch):
-    def missing(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(PeerUnavailableError, match=r"duckdb is not installed: pip install 'mnemoscope\[bench\]'"):
-        DuckdbPeer(place)
 
 
 @pytest.mark.parametrize(

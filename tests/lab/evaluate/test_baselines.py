@@ -31,16 +31,6 @@ def test_bm25_matches_stems_and_ignores_stopwords(collection):
     assert found["tea-3"][0] == "tea-3"
 
 
-def test_bm25_finds_nothing_without_a_common_word(collection):
-    collection.queries = {"q1": "zeppelin", "q2": "the of and"}
-    assert bm25_scores(collection, 10, advance) == {"q1": {}, "q2": {}}
-
-
-def test_bm25_returns_at_most_the_requested_number(collection):
-    # No document contains a word of the fourth query.
-    assert [len(ids) for ids in bm25_scores(collection, 1, advance).values()] == [1, 1, 1, 0, 1]
-
-
 def test_cosine_ranks_by_vectors_and_stores_them(collection, tmp_path, monkeypatch):
     found = cosine_scores(collection, 3, tmp_path, advance)
     assert {name: len(ids) for name, ids in found.items()} == dict.fromkeys(["q1", "q2", "q3", "q4", "tea-3"], 3)
@@ -60,7 +50,3 @@ def test_fusion_adds_scaled_scores():
     words, meaning = {"q": {"a": 9.0, "b": 6.0, "c": 3.0}}, {"q": {"d": 0.8, "c": 0.6, "a": 0.3}}
     # c: 0.6 of meaning times 3/5; b: 0.4 of words times 1/2.
     assert fused_scores(words, meaning) == {"q": {"d": 0.6, "a": 0.4, "c": pytest.approx(0.36), "b": 0.2}}
-
-
-def test_fusion_needs_only_one_of_both():
-    assert fused_scores({"q": {}}, {"q": {"a": 0.4}}) == {"q": {"a": 0.6}}

@@ -15,6 +15,8 @@ from django.db import connection
 
 from lab.evaluate.runner import VARIATIONS, Variation, ranked_modes, sandbox_name, unread_variables
 
+pytestmark = pytest.mark.release
+
 OURS = Path(__file__).parent / "collection"
 COMMAND = [sys.executable, "-m", "lab.evaluate"]
 ENVIRONMENT = {**os.environ, "DJANGO_SETTINGS_MODULE": "tests.settings"}

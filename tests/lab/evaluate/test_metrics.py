@@ -40,15 +40,6 @@ def test_measures_are_those_of_trec_eval(judged, ranking, expected):
     )
 
 
-def test_a_query_without_an_answer_counts_in_the_mean():
-    answered = scores_of(["a"], {"a": 1})
-    assert mean_scores([answered, scores_of([], {"b": 1})]) == dict.fromkeys(LABELS, 0.5)
-
-
-def test_the_mean_of_nothing_is_0():
-    assert mean_scores([]) == dict.fromkeys(LABELS, 0.0)
-
-
 def row(kind, gains):
     by_query = {name: dict.fromkeys(LABELS, gain) for name, gain in gains.items()}
     return {

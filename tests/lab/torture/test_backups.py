@@ -23,7 +23,6 @@ def _read(entry: Entry, version: Version) -> dict[str, Any]:
         "title": fields["title"],
         "content": fields["content"],
         "memory_type": fields["type"],
-        "importance": fields["importance"],
         "tags": fields["tags"],
         "categories": [{"path": path} for path in fields["categories"]],
         "concepts": [{"name": name} for name in fields["concepts"]],
@@ -45,7 +44,7 @@ def test_a_restored_backup_is_held_against_every_write():
     # A write made meanwhile may be there or not.
     assert found({1: whole[1]}) == {}
     assert found({2: whole[2]}) == {"not in the backup": 1}
-    assert found({**whole, 1: {**whole[1], "importance": 7}}) == {"not as written in the backup": 1}
+    assert found({**whole, 1: {**whole[1], "content": "Other"}}) == {"not as written in the backup": 1}
     assert found({**whole, 2: {**whole[2], "tags": []}}) == {"half-written in the backup": 1}
     assert found({**whole, 3: _read(*late)}) == {"in the backup and not written before its end": 1}
     assert found({**whole, 3: {**whole[1], "id": 3}}) == {"doubled in the backup": 1}

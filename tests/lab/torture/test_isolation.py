@@ -13,8 +13,8 @@ from django.test import Client
 from access.keys import viewer_of_raw
 from access.limits import buckets
 from access.models import AuditEvent
+from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.tools import ToolRefusedError, call
 from lab.torture.accounts import make_accounts
 from lab.torture.isolation import HIDDEN_CURATOR, OWNER, WATCHERS, Answer, Leaks, align, record, replay
 from tests.unified_corpus import AtOnce

@@ -1,12 +1,10 @@
 """Memories with vectors."""
 
-import json
-
 import pytest
-from django.core.management import call_command
 
 from memories.models import EmbeddingModel, Memory
-from tests.corpus import RECORDS
+from tests.corpus import bring_in
+from tests.database import fill
 from tests.search.vectors.drawn import DIMENSIONS, write
 from web.cache import clear_caches
 
@@ -15,9 +13,7 @@ from web.cache import clear_caches
 def stored(index, settings, tmp_path):
     """The hand-written memories with one to three random vectors each, of a serving model."""
     settings.SEARCH_ENGINE = "tantivy"
-    path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
-    call_command("import_memories", str(path), verbosity=0)
+    fill("memories", lambda: bring_in(tmp_path))
     EmbeddingModel.objects.create(
         id=1, name="drawn", source="drawn", dimensions=DIMENSIONS, min_similarity=0.1, state="serving"
     )
