@@ -219,7 +219,7 @@ class NeighbourGroup:
 
 
 @dataclass(frozen=True)
-class NodePage:
+class GraphNodePage:
     """The page of a node: the template reads `node` itself, and here what has to be put together."""
 
     node: NodeDetail
@@ -263,12 +263,12 @@ class NodePage:
 
 def build_node(
     node: NodeDetail, notices: Iterable[Notice], zone: tzinfo = UTC, now: datetime | None = None
-) -> NodePage:
+) -> GraphNodePage:
     kind, around, histogram = node.kind, node.around, node.profile.histogram
     query = SearchQuery().only(kind.key, node.term.value)
     groups, more = _listed(kind, around)
     has_months = len(histogram.bars) > 1
-    return NodePage(
+    return GraphNodePage(
         node,
         plot=build_plot(query, histogram, None, zone, now or datetime.now(UTC)) if has_months else None,
         samples=tuple(build_sample(hit, zone, query) for hit in node.samples),

@@ -26,7 +26,7 @@ from explorer.graph.path_page import (
 from explorer.graph.queries import ENTITY, NameAmbiguousError, NameUnknownError, NodeKind
 from explorer.graph.table_page import build_table, node_table
 from explorer.http import PageRequest, page_viewer, private, request_pairs
-from explorer.links import explore_url
+from explorer.links import explore_url, filter_url, merge_url
 from web.params import Pair
 from web.timing import server_timing
 
@@ -37,8 +37,15 @@ def table(request: PageRequest, kind: NodeKind) -> HttpResponse:
     viewer = page_viewer(request)
     params, problems = TableRequest.read(request_pairs(request))
     found = node_table(kind, params, viewer, with_trends=True)
-    context = build_table(found, problem_notices(problems), viewer.timezone)
-    return _page(request, "graph/table.html", {"table": context}, found.timings)
+    context = {
+        "page": build_table(found, problem_notices(problems), viewer.timezone),
+        "table": found,
+        "tabs": graph_tabs(kind),
+        "term_url": term_url,
+        "filter_url": filter_url,
+        "merge_url": merge_url(kind.key),
+    }
+    return _page(request, "graph/table.html", context, found.timings)
 
 
 @require_safe
