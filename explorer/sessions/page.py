@@ -147,11 +147,11 @@ class SessionPage:
         return session_label(session, self.found.titles.get(session.pk, ""))
 
     @property
-    def lasted(self) -> str:
-        return _lasted(self.found.session.begun_at, self.ended)
+    def duration(self) -> str:
+        return _lasted(self.found.session.begun_at, self.end)
 
     @property
-    def ended(self) -> datetime | None:
+    def end(self) -> datetime | None:
         return self.found.session.ended_at or self.found.last
 
     @property
