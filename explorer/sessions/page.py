@@ -38,7 +38,7 @@ class SessionRow:
     begun: str
     moment: str
     begun_iso: str
-    lasted: str
+    duration: str
     memories: str
 
 
@@ -116,12 +116,12 @@ def _session_row(row: ListedSession, request: SessionsRequest, zone: tzinfo) -> 
         begun=minute_label(begun, zone) if begun else "",
         moment=moment_label(begun, zone) if begun else "",
         begun_iso=begun.isoformat() if begun else "",
-        lasted=_lasted(begun, ended),
+        duration=_duration(begun, ended),
         memories=number(row.memories),
     )
 
 
-def _lasted(begun: datetime | None, ended: datetime | None) -> str:
+def _duration(begun: datetime | None, ended: datetime | None) -> str:
     """A length of time in words; empty if it is unknown or none."""
     if begun is None or ended is None or ended <= begun:
         return ""
@@ -148,7 +148,7 @@ class SessionPage:
 
     @property
     def duration(self) -> str:
-        return _lasted(self.found.session.begun_at, self.end)
+        return _duration(self.found.session.begun_at, self.end)
 
     @property
     def end(self) -> datetime | None:
