@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from access.viewer import Viewer
+from agent_tools.calls import DATES
 from agent_tools.rendering import CellValue, OneLine, date_cell, encode, unified_row
 from agent_tools.workflow import WORKFLOW as WORKFLOW
 from explorer.explore.timeline_api import index_row
@@ -17,8 +18,6 @@ from search.result import Hit, SearchResult, SearchWarning
 from search.unified.service import best_known
 from text.formatting import number
 
-# The key of the dates among the facets.
-DATES = "date"
 # Characters of a value before and after a change.
 _VALUE_LENGTH = 200
 _NAMED_SHOWN = 5

@@ -1,15 +1,22 @@
 """The tools of agents: each builds a query, runs it, and renders flat rows. Independent of transports."""
 
-from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from access.viewer import Viewer
-from agent_tools.calls import Arguments, items_of, pairs_of_arguments, read_model, split_output_options
+from agent_tools.calls import (
+    DATES,
+    Arguments,
+    items_of,
+    pairs_of_arguments,
+    query_of,
+    read_model,
+    split_facets,
+    split_output_options,
+)
 from agent_tools.rendering import render_rows, unified_head, unified_row
 from agent_tools.rows import (
-    DATES,
     call_text,
     changes_text,
     ids_text,
@@ -29,16 +36,14 @@ from memories.models import Memory, Project
 from memories.recalls import recalled
 from memories.records import SUPERSEDES_REL, MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.services import memory_create, memory_link, memory_update, memory_upsert
-from search.facets import FACET, FACETS
+from search.facets import FACET
 from search.near_duplicates import near_duplicates
-from search.query import ALIASES, FacetScope, SearchQuery
 from search.result import HitDetail
 from search.run import run
 from search.timeline import TimelineRequest, timeline
 from search.unified.service import unified
-from text.formatting import legible
 from web.errors import close_to
-from web.params import Pair, QueryError
+from web.params import QueryError
 from web.validation import Problem
 
 INDEX_SIZE = 20
@@ -46,49 +51,8 @@ INDEX_SIZE = 20
 FACET_VALUES = 10
 COUNTED_VALUES = 50
 _NAMED_SHOWN = 5
-FACETS_ARGUMENT = "facets"
-# The facets that may be counted: by their names, and the dates.
-COUNTABLE = {
-    **{name: spec.key for spec in FACETS for name in (spec.key, spec.api_name)},
-    DATES: DATES,
-    "date_buckets": DATES,
-}
 # The facets of `retrieve_memory`, as its specification names them.
 _COUNTED_FACETS = ("type", "tag", DATES)
-_SWITCHES = {"0", "1", "true", "false", "yes", "no", "on", "off"}
-
-
-# --- reading arguments -------------------------------------------------------------------------------------------
-
-
-def _query(arguments: Arguments, size: int) -> SearchQuery:
-    pairs = pairs_of_arguments(arguments)
-    if not {"limit", "page_size"} & {key for key, _ in pairs}:
-        pairs.append(("page_size", str(size)))
-    return count_results(SearchQuery.from_pairs(pairs), pairs)
-
-
-def count_results(query: SearchQuery, pairs: Iterable[Pair]) -> SearchQuery:
-    """With facets that count the results, unless the pairs say otherwise: what each choice would give is for a page."""
-    return query if "facet_scope" in dict(pairs) else query.replace(facet_scope=FacetScope.RESULTS)
-
-
-def _split_facets(arguments: Arguments, usual: Iterable[str]) -> tuple[Sequence[str], Arguments]:
-    """The facets to count, and the arguments with a switch in place of their list. Raises QueryError."""
-    rest = {key: value for key, value in arguments.items() if key != FACETS_ARGUMENT}
-    name = next((key for key in rest if ALIASES.get(key, key) == "include_facets"), "include_facets")
-    # Both take a list, since programs may send one where the schema has a switch.
-    given = arguments.get(FACETS_ARGUMENT) or arguments.get(name)
-    named = [str(item).strip() for item in items_of(given)]
-    if len(named) <= 1 and {one.lower() for one in named} <= _SWITCHES:
-        return tuple(usual), rest
-    if wrong := [one for one in named if one not in COUNTABLE]:
-        where = FACETS_ARGUMENT if arguments.get(FACETS_ARGUMENT) else name
-        what = f"{legible(wrong[0], 60)!r} is neither true, false nor a facet"
-        keys = list(dict.fromkeys(COUNTABLE.values()))
-        near = close_to(wrong[0], COUNTABLE)
-        raise QueryError([Problem(where, what, f"write true, or a list of {', '.join(keys)}", near)])
-    return [COUNTABLE[one] for one in named], {**rest, name: True}
 
 
 # --- tools -------------------------------------------------------------------------------------------------------
@@ -96,8 +60,8 @@ def _split_facets(arguments: Arguments, usual: Iterable[str]) -> tuple[Sequence[
 
 def search(arguments: Arguments, viewer: Viewer) -> str:
     options, rest = split_output_options(arguments)
-    facets, rest = _split_facets(rest, (*FACET, DATES))
-    query = _query(rest, INDEX_SIZE)
+    facets, rest = split_facets(rest, (*FACET, DATES))
+    query = query_of(rest, INDEX_SIZE)
     if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_VALUES)
         recalled(viewer, [hit.id for hit in found.answer.hits])
@@ -144,8 +108,8 @@ def get_observations(arguments: Arguments, viewer: Viewer) -> str:
 
 def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
     options, rest = split_output_options(arguments)
-    facets, rest = _split_facets(rest, _COUNTED_FACETS)
-    query = _query(rest, 10)
+    facets, rest = split_facets(rest, _COUNTED_FACETS)
+    query = query_of(rest, 10)
     if query.is_unified:
         wrong = "unified finds more than memories, and retrieve_memory returns memories alone"
         raise QueryError([Problem("mode", wrong, 'call search(mode="unified", …), or leave mode out here')])

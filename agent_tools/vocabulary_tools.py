@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from access.viewer import Viewer
-from agent_tools.calls import Arguments, pairs_of_arguments, read_model, split_output_options
+from agent_tools.calls import Arguments, count_results, pairs_of_arguments, read_model, split_output_options
 from agent_tools.rendering import CellValue, OneLine, TableRow, encode, render_rows, render_tables
 from agent_tools.rows import index_rows, joined, scope_line, warning_lines
-from agent_tools.tools import count_results
 from categories.queries import Term
 from curation.queries import TermNotFoundError, similar_names
 from curation.schemas import Alias, Create, Edit, Merge, Move, Operation, Relate, Rename

@@ -30,13 +30,60 @@ from search.saved_views import saved_view_create, view_mark
 from tests.curation.conftest import number
 from tests.memories.imports import last_batch
 from transfer.export import Selection, export_lines
-from transfer.tables import IN_MEMORIES, NOT_EXPORTED, ROW_TABLES
+from transfer.tables import ROW_TABLES
 from transfer.undo import batch_undo
 
 pytestmark = pytest.mark.django_db
 
 EVERYTHING = command_viewer()
 MODELS = {model._meta.label: model for model in apps.get_models(include_auto_created=True)}
+# Tables whose rows are in the lines about memories.
+IN_MEMORIES = (
+    *("memories.Memory", "memories.MemoryLink"),
+    *("categories.CategoryLink", "categories.ConceptLink", "categories.EntityLink"),
+)
+_OF_MODEL = "made by the embedding model from the texts"
+_OF_INDEX = "state of this machine's search index"
+_PERMISSION = "who may do what is decided by each instance"
+_SECRET = "signs somebody in"
+_OF_MACHINE = "about files of this machine"
+NOT_EXPORTED = {
+    "memories.ImportBatch": "what a batch brought belongs, in a copy, to the import of the copy",
+    "memories.EmbeddingModel": _OF_MODEL,
+    "memories.Chunk": _OF_MODEL,
+    "memories.EmbeddedMemory": _OF_MODEL,
+    "memories.MapLayout": _OF_MODEL,
+    "memories.MapPlace": _OF_MODEL,
+    "categories.EntityVector": _OF_MODEL,
+    "categories.ConceptVector": _OF_MODEL,
+    "categories.CategoryVector": _OF_MODEL,
+    "categories.RelationshipVector": _OF_MODEL,
+    "memories.Corpus": _OF_INDEX,
+    "memories.OutboxEntry": _OF_INDEX,
+    "memories.VectorChange": _OF_INDEX,
+    "auth.User": "rows have the names of people; their accounts stay where they are",
+    "auth.Group": _PERMISSION,
+    "auth.Permission": _PERMISSION,
+    "auth.User_groups": _PERMISSION,
+    "auth.User_user_permissions": _PERMISSION,
+    "auth.Group_permissions": _PERMISSION,
+    "access.ApiKey_projects": _PERMISSION,
+    "access.Invitation_projects": _SECRET,
+    "contenttypes.ContentType": _PERMISSION,
+    "admin.LogEntry": "changes of accounts in the admin; those of memories are in the audit trail",
+    "access.Membership": _PERMISSION,
+    "access.Invitation": _SECRET,
+    "access.AppGrant": _SECRET,
+    "access.SignInToken": _SECRET,
+    "sessions.Session": _SECRET,
+    "search.ViewFeed": _SECRET,
+    "access.IdempotentReply": "replies to requests of the last day",
+    "home.Visit": "when a person last looked at this instance",
+    "home.ImportJob": _OF_MACHINE,
+    "memories.FollowedSource": _OF_MACHINE,
+    "memories.FollowedRecord": _OF_MACHINE,
+    "memories.SourceConflict": _OF_MACHINE,
+}
 # Columns that differ in a copy: the import that brought everything, the hidden state of readers, secrets, and the
 # moment at which a link was stored, which its memory's history has.
 OTHERWISE = {
