@@ -14,7 +14,7 @@ from django.urls import reverse
 from django_htmx.jinja import htmx_script
 from jinja2 import Environment
 
-from text.formatting import day_text, number, plural
+from text.formatting import day_text, moment_label, number, plural, type_family
 
 
 def environment(**options: Any) -> Environment:
@@ -22,7 +22,7 @@ def environment(**options: Any) -> Environment:
     options |= {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     made = Environment(autoescape=options.pop("autoescape", True), **options)
     made.globals |= {"url": url, "static": static, "htmx_script": htmx_script, "is_fragment": False}
-    made.filters |= {"number": number, "day": day_text, "plural": plural}
+    made.filters |= {"number": number, "day": day_text, "plural": plural, "moment": moment_label, "family": type_family}
     made.filters |= {name: getattr(defaultfilters, name) for name in ("capfirst", "date", "pluralize", "slugify")}
     return made
 
