@@ -1,4 +1,4 @@
-"""What the home page shows besides the overview itself. Pure: no database, no request."""
+"""The context of the home page besides the overview itself. Pure: no database, no request."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -74,7 +74,7 @@ class Growth:
 def home_context(
     found: Overview, *, asked: str, last_visit: datetime | None, now: datetime, zone: tzinfo
 ) -> dict[str, object]:
-    """What the template shows. `asked` is the span or time that the reader chose; without one it begins at the last
+    """The context of the template. `asked` is the span or time that the reader chose; without one it begins at the last
     visit.
     """
     rows = build_sessions(found.sessions, SessionsRequest(), zone).rows

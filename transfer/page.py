@@ -130,7 +130,7 @@ def _columns(days: Mapping[date, int]) -> str:
 
 
 def outcome_text(batch: ImportBatch) -> str:
-    """What came of an import, for the list of them."""
+    """The result of an import in words, for the list of imports."""
     return _failure(batch) if batch.state == ImportBatch.State.FAILED else _brought(batch)
 
 
@@ -155,7 +155,7 @@ def label_of(job: ImportJob) -> str:
 
 
 def facts_of(job: ImportJob, *, sees_vocabulary: bool) -> list[tuple[str, int]]:
-    """What an import brought, or its undo removed. The number of terms that it made is for those who see all terms:
+    """The counts of an import, or of its undo. The number of terms that it made is for those who see all terms:
     others could tell which were there before.
     """
     batch, is_undone = job.batch, job.state == State.UNDONE

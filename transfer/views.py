@@ -210,7 +210,7 @@ def _preview_context(preview: Preview, viewer: Viewer) -> dict[str, object]:
 
 
 def past_functions(now: datetime, zone: tzinfo) -> dict[str, object]:
-    """What the list of past imports phrases them by."""
+    """The functions by which the list of past imports is written."""
     return {"when": partial(when_text, now=now, zone=zone), "outcome_text": outcome_text, "label_of": label_of}
 
 

@@ -1,4 +1,4 @@
-"""What the pages about followed sources say of them. Pure, except for the reverse lookup of their URLs."""
+"""The sentences about followed sources. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
