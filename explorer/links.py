@@ -1,7 +1,7 @@
 """URLs of pages. Queries in them are in canonical form."""
 
-from collections.abc import Callable, Iterable
-from functools import cached_property, lru_cache
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlencode
 
@@ -10,7 +10,6 @@ from django.urls import reverse
 from categories.kinds import TERM_KINDS
 from search.query import SearchQuery
 from search.slices import plain
-from web.params import quoted
 
 
 class Link(NamedTuple):
@@ -44,6 +43,7 @@ def values_url(key: str, query: SearchQuery, listing: dict[str, str] | None = No
     return _with_query(path_of("explorer:facet_values", key), _values_query(query), own)
 
 
+@lru_cache(maxsize=256)
 def _values_query(query: SearchQuery) -> str:
     # The values do not depend on the order and page of the results.
     return query.with_(sort=None, page_size=25).querystring()
@@ -118,8 +118,14 @@ def similar_url(memory_id: int, query: SearchQuery | None = None) -> str:
 
 
 def _memory_path(name: str, memory_id: int, query: SearchQuery | None) -> str:
-    context = query.querystring() if query else ""
-    return _with_query(path_of(name, memory_id), urlencode({"ctx": context}) if context else "")
+    return _with_query(path_of(name, memory_id), _context(query) if query else "")
+
+
+@lru_cache(maxsize=256)
+def _context(query: SearchQuery) -> str:
+    """The parameter of the way back. Cached, since a page of results has one for each hit."""
+    context = query.querystring()
+    return urlencode({"ctx": context}) if context else ""
 
 
 def node_url(kind: str, node_id: int, value: str) -> str:
@@ -150,78 +156,19 @@ def session_url(session_id: int) -> str:
     return path_of("explorer:session", session_id)
 
 
+# Cached, since the hits of a page repeat their types, projects, categories and tags.
+@lru_cache(maxsize=4_096)
+def narrowed_url(query: SearchQuery, key: str, value: str) -> str:
+    """The results with one more selected value."""
+    return explore_url(narrowed(query, key, value))
+
+
+@lru_cache(maxsize=4_096)
+def toggle_url(query: SearchQuery, key: str, value: str) -> str:
+    """The results with a value ticked, or unticked where it was."""
+    return explore_url(query.toggle(key, value))
+
+
 def narrowed(query: SearchQuery, key: str, value: str) -> SearchQuery:
     """The query with one more selected value."""
     return query.with_() if value in query.selection(key).include else query.toggle(key, value)
-
-
-# A character that no value has.
-_MARK = "\x00"
-
-
-class QueryLinks:
-    """The addresses on a page of one query. There are hundreds, which share all but a value, an id or two dates."""
-
-    def __init__(self, query: SearchQuery) -> None:
-        self._query = query
-        self._shared: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._made: dict[tuple[str, str, str], str] = {}
-
-    def memory(self, memory_id: int) -> str:
-        """The page of a memory, with the way back to the results."""
-        before, after = self._around_id
-        return f"{before}{memory_id}{after}"
-
-    def narrowed(self, key: str, value: str) -> str:
-        """The results with one more selected value."""
-        return self._with_value("narrowed", key, value, lambda given: narrowed(self._query, key, given))
-
-    def toggled(self, key: str, value: str) -> str:
-        """The results with a value ticked, or unticked where it was."""
-        return self._with_value("toggled", key, value, lambda given: self._query.toggle(key, given))
-
-    def without(self, key: str, value: str) -> str:
-        """The results with a value left out, or no longer left out."""
-        return self._with_value("without", key, value, lambda given: self._query.toggle_exclusion(key, given))
-
-    def only(self, key: str, value: str) -> str:
-        """The results with nothing chosen in a facet but one value."""
-        before, after = self._shared_parts("only", key, lambda: self._query.only(key, _MARK))
-        return f"{before}{quoted(value)}{after}"
-
-    def between(self, first: str, last: str) -> str:
-        """The results between two dates."""
-        before, amid, after = self._shared_parts("between", "date", lambda: self._query.between(_MARK, _MARK))
-        return f"{before}{quoted(first)}{amid}{quoted(last)}{after}"
-
-    def values(self, key: str, **listing: str) -> str:
-        """The page of all values of a facet. `listing` are its parameters."""
-        own = "&".join([f"{name}={quoted(value)}" for name, value in listing.items()])
-        return _with_query(path_of("explorer:facet_values", key), self._values_query, own)
-
-    @cached_property
-    def _values_query(self) -> str:
-        return _values_query(self._query)
-
-    @cached_property
-    def _around_id(self) -> tuple[str, str]:
-        before, _, after = memory_url(1, self._query).rpartition("/1/")
-        return f"{before}/", f"/{after}"
-
-    def _with_value(self, way: str, key: str, value: str, changed: Callable[[str], SearchQuery]) -> str:
-        if (shared := self._shared.get((way, key))) is None:
-            chosen = self._query.selection(key)
-            # Beside others the place of a value depends on them.
-            shared = () if chosen.include or chosen.exclude else self._shared_parts(way, key, lambda: changed(_MARK))
-            self._shared[way, key] = shared
-        if shared:
-            before, after = shared
-            return f"{before}{quoted(value)}{after}"
-        if (way, key, value) not in self._made:
-            self._made[way, key, value] = explore_url(changed(value))
-        return self._made[way, key, value]
-
-    def _shared_parts(self, way: str, key: str, marked: Callable[[], SearchQuery]) -> tuple[str, ...]:
-        if (way, key) not in self._shared:
-            self._shared[way, key] = tuple(explore_url(marked()).split(quoted(_MARK)))
-        return self._shared[way, key]

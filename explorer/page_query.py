@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from search.histogram_split import SPLIT_KEYS
 from search.query import VIEW, SearchQuery
+from search.saved_views import stored_form
 from web.params import Pair, sorted_values
 from web.validation import Problem
 
@@ -109,6 +110,11 @@ class PageQuery(SearchQuery):
         """The columns of the table, in their order."""
         chosen = self.column or DEFAULT_COLUMNS
         return tuple(column for column in Column if column in chosen)
+
+    @property
+    def stored(self) -> Self:
+        """The part that a saved view stores."""
+        return stored_form(self).with_(saved_view=0)
 
     @property
     def search(self) -> SearchQuery:

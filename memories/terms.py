@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from text.analysis import index_terms, to_tsvector
+from text.analysis import document_vector, index_terms, to_tsvector
 
 # Postgres holds at most 1 MiB of terms and positions for a document.
 _MAX_VECTOR_BYTES = 1_000_000
@@ -39,8 +39,9 @@ def memory_terms(text: MemoryText) -> str:
         (" ".join(text.tags), "B"),
         (" ".join(part for part in (text.summary, text.external_id, *text.link_targets) if part), "C"),
     ]
-    terms = index_terms(fields, text.language, is_joined=bool(end))
-    return to_tsvector(_fitting(terms) if sum(len(field) for field, _ in fields) > _SURELY_FITS else terms)
+    if sum(len(field) for field, _ in fields) > _SURELY_FITS:
+        return to_tsvector(_fitting(index_terms(fields, text.language, is_joined=bool(end))))
+    return document_vector(fields, text.language, is_joined=bool(end))
 
 
 def _end_of_title(title: str, content: str) -> int:

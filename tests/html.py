@@ -4,7 +4,7 @@ import re
 
 from django.http import HttpResponse
 
-_BREAK = re.compile(r"[ \t]*\n\s*")
+_BREAK = re.compile(r"[ \t]*\n\s*|[ \t]{2,}")
 
 
 def html_of(response: HttpResponse) -> str:

@@ -301,20 +301,33 @@ def is_stopword(term: str, language: str) -> bool:
 _FIELD_GAP = 2
 
 
-def _analyse_piece(piece: str, language: str) -> tuple[tuple[tuple[str, int], ...], int]:
-    """The terms of a text without spaces with their positions in it, and the number of positions."""
+class _Piece(NamedTuple):
+    """A text without spaces: its terms with their positions in it, also as literals, and the number of positions."""
+
+    terms: tuple[tuple[str, int], ...]
+    quoted: tuple[tuple[str, int], ...]
+    width: int
+
+
+def _analyse_piece(text: str, language: str) -> _Piece:
     terms: list[tuple[str, int]] = []
     width = 0
-    for found in TOKEN.findall(piece):
+    for found in TOKEN.findall(text):
         raw = analyse_token(found, language)
         if raw.terms:
             terms += [(term, width + at) for term, at in raw.terms]
             width += raw.width
-    return tuple(terms), width
+    return _Piece(tuple(terms), tuple((quote_term(term), at) for term, at in terms), width)
 
 
 # Most pieces of the texts of an import recur.
 _cached_piece = lru_cache(maxsize=200_000)(_analyse_piece)
+
+
+def _pieces(text: str, language: str) -> Iterator[_Piece]:
+    """The pieces of a text. No token has a space or depends on what is beyond one."""
+    for piece in text.split():
+        yield (_cached_piece if len(piece) <= _LONGEST_CACHED else _analyse_piece)(piece, language)
 
 
 def index_terms(
@@ -328,19 +341,31 @@ def index_terms(
     positions: dict[str, list[tuple[int, str]]] = {}
     position = 1
     for number, (text, weight) in enumerate(fields):
-        # No token has a space or depends on what is beyond one.
-        for piece in text.split():
-            terms, width = (_cached_piece if len(piece) <= _LONGEST_CACHED else _analyse_piece)(piece, language)
-            for term, offset in terms:
+        for piece in _pieces(text, language):
+            for term, offset in piece.terms:
                 at = position + offset
                 if (known := positions.get(term)) is None:
                     if len(positions) < MAX_DISTINCT_TERMS:
                         positions[term] = [(min(at, MAX_POSITION), weight)]
                 elif at < MAX_POSITION and len(known) < MAX_POSITIONS_PER_TERM:
                     known.append((at, weight))
-            position += width
+            position += piece.width
         position += 0 if is_joined and not number else _FIELD_GAP
     return positions
+
+
+def document_vector(fields: list[tuple[str, str]], language: str = "english", *, is_joined: bool = False) -> str:
+    """`to_tsvector` of `index_terms`, in half the time for a short document: Postgres merges the places of a term."""
+    entries: list[str] = []
+    position = 1
+    for number, (text, weight) in enumerate(fields):
+        for piece in _pieces(text, language):
+            entries += [f"{term}:{position + at}{weight}" for term, at in piece.quoted]
+            position += piece.width
+        position += 0 if is_joined and not number else _FIELD_GAP
+    if len(entries) > MAX_POSITIONS_PER_TERM:
+        return to_tsvector(index_terms(fields, language, is_joined=is_joined))
+    return " ".join(entries)
 
 
 def to_tsvector(positions: dict[str, list[tuple[int, str]]]) -> str:

@@ -1,4 +1,4 @@
-"""The tables of an instance: those that an export of everything has row by row, and why it has no others.
+"""The tables that an export of everything has row by row.
 
 Next to the lines about memories and their vocabulary, which any instance takes, such an export has rows with their
 numbers. An empty instance stores them as they are: its history, journals and suggestions refer to these numbers.
@@ -66,53 +66,6 @@ AFTER_MEMORIES = (
     RowTable("search.ViewMark"),
 )
 ROW_TABLES = {table.label: table for table in (*BEFORE_MEMORIES, *AFTER_MEMORIES)}
-# Tables whose rows are in the lines about memories.
-IN_MEMORIES = (
-    *("memories.Memory", "memories.MemoryLink"),
-    *("categories.CategoryLink", "categories.ConceptLink", "categories.EntityLink"),
-)
-_OF_MODEL = "made by the embedding model from the texts"
-_OF_INDEX = "state of this machine's search index"
-_PERMISSION = "who may do what is decided by each instance"
-_SECRET = "signs somebody in"  # noqa: S105 - a reason
-_OF_MACHINE = "about files of this machine"
-NOT_EXPORTED = {
-    "memories.ImportBatch": "what a batch brought belongs, in a copy, to the import of the copy",
-    "memories.EmbeddingModel": _OF_MODEL,
-    "memories.Chunk": _OF_MODEL,
-    "memories.EmbeddedMemory": _OF_MODEL,
-    "memories.MapLayout": _OF_MODEL,
-    "memories.MapPlace": _OF_MODEL,
-    "categories.EntityVector": _OF_MODEL,
-    "categories.ConceptVector": _OF_MODEL,
-    "categories.CategoryVector": _OF_MODEL,
-    "categories.RelationshipVector": _OF_MODEL,
-    "memories.Corpus": _OF_INDEX,
-    "memories.OutboxEntry": _OF_INDEX,
-    "memories.VectorChange": _OF_INDEX,
-    "auth.User": "rows have the names of people; their accounts stay where they are",
-    "auth.Group": _PERMISSION,
-    "auth.Permission": _PERMISSION,
-    "auth.User_groups": _PERMISSION,
-    "auth.User_user_permissions": _PERMISSION,
-    "auth.Group_permissions": _PERMISSION,
-    "access.ApiKey_projects": _PERMISSION,
-    "access.Invitation_projects": _SECRET,
-    "contenttypes.ContentType": _PERMISSION,
-    "admin.LogEntry": "changes of accounts in the admin; those of memories are in the audit trail",
-    "access.Membership": _PERMISSION,
-    "access.Invitation": _SECRET,
-    "access.AppGrant": _SECRET,
-    "access.SignInToken": _SECRET,
-    "sessions.Session": _SECRET,
-    "search.ViewFeed": _SECRET,
-    "access.IdempotentReply": "replies to requests of the last day",
-    "home.Visit": "when a person last looked at this instance",
-    "home.ImportJob": _OF_MACHINE,
-    "memories.FollowedSource": _OF_MACHINE,
-    "memories.FollowedRecord": _OF_MACHINE,
-    "memories.SourceConflict": _OF_MACHINE,
-}
 
 
 def row_lines(tables: Sequence[RowTable]) -> Iterator[Row]:

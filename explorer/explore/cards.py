@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 from explorer.links import (
     Link,
-    QueryLinks,
     category_url,
     explore_url,
     memory_url,
     narrowed,
+    narrowed_url,
     node_url,
     relationship_url,
+    toggle_url,
 )
 from search.explain import Reason, explain
 from search.query import Mode, SearchQuery, Sort
@@ -68,11 +69,10 @@ def build_cards(
 
     `opened` are the ids of the parts that the reader has open; None includes all parts.
     """
-    links = QueryLinks(query)
     cards: dict[int, HitCard] = {}
     folded: dict[int, list[HitCard]] = {}
     for hit in result.hits:
-        card = build_card(query, hit, result, zone, opened, links)
+        card = build_card(query, hit, result, zone, opened)
         leader = hit.why.similar_to
         if leader in cards:
             folded.setdefault(leader, []).append(card._replace(similar_to=None))
@@ -87,9 +87,8 @@ def build_card(
     result: SearchResult,
     zone: tzinfo,
     opened: Container[str] | None,
-    links: QueryLinks,
 ) -> HitCard:
-    """A card without similar ones. `links` are those of the query."""
+    """A card without similar ones."""
     category = hit.categories[0] if hit.categories else None
     people = [("author", name) for name in hit.authors] or ([("agent", hit.agent)] if hit.agent else [])
     # The date by which they are ordered.
@@ -98,33 +97,34 @@ def build_card(
     title = plain_parts(hit.title) if hit.title_text.strip() else (MarkedText(f"Memory {hit.id}", marked=False),)
     return HitCard(
         id=hit.id,
-        url=links.memory(hit.id),
+        url=memory_url(hit.id, query),
         title=title,
         snippet=hit.snippet,
         type=hit.memory_type,
         family=type_family(hit.memory_type),
-        type_url=links.narrowed("type", hit.memory_type),
+        type_url=narrowed_url(query, "type", hit.memory_type),
         project=Link(
             hit.project_name or hit.project,
-            links.narrowed("project", hit.project),
+            narrowed_url(query, "project", hit.project),
             f"Filter by project {hit.project_name or hit.project}",
         ),
-        path=Link(" / ".join(category.names), links.narrowed("category", category.path)) if category else None,
+        path=Link(" / ".join(category.names), narrowed_url(query, "category", category.path)) if category else None,
         path_names=category.names if category else (),
         date=f"changed {moment_label(moment, zone)}" if by_change else day_label(moment, zone),
         date_title=moment_label(moment, zone),
         date_iso=moment.isoformat(),
         people=tuple(
-            Link(name, links.narrowed(key, name), f"Filter by {key} {name}") for key, name in people[:_AUTHORS_SHOWN]
+            Link(name, narrowed_url(query, key, name), f"Filter by {key} {name}")
+            for key, name in people[:_AUTHORS_SHOWN]
         ),
         more_people=max(0, len(people) - _AUTHORS_SHOWN),
-        tags=tuple(_tag(query, tag, links) for tag in hit.tags[:_TAGS_SHOWN]),
+        tags=tuple(_tag(query, tag) for tag in hit.tags[:_TAGS_SHOWN]),
         more_tags=max(0, len(hit.tags) - _TAGS_SHOWN),
         state="" if hit.state == "active" else hit.state,
         pinned=hit.pinned,
         has_why=bool(query.text),
         why=explain(hit, query, result.min_similarity) if opened is None or f"why-{hit.id}" in opened else (),
-        similar_to=Link(f"#{like}", links.memory(like)) if (like := hit.why.similar_to) is not None else None,
+        similar_to=Link(f"#{like}", memory_url(like, query)) if (like := hit.why.similar_to) is not None else None,
         recalled=_recalled(hit) if query.depends_on_recalls else "",
     )
 
@@ -133,10 +133,10 @@ def _recalled(hit: Hit) -> str:
     return f"recalled {plural(hit.recalls, 'time')}" if hit.recalls else "never recalled"
 
 
-def _tag(query: SearchQuery, tag: str, links: QueryLinks) -> Link:
+def _tag(query: SearchQuery, tag: str) -> Link:
     chosen = tag in query.tag
     name = f"Remove filter: tag {tag}" if chosen else f"Filter by tag {tag}"
-    return Link(tag, links.toggled("tag", tag), name, current=chosen)
+    return Link(tag, toggle_url(query, "tag", tag), name, current=chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +179,9 @@ class ResultCard:
 def build_result_cards(
     query: SearchQuery, result: UnifiedResult, zone: tzinfo, opened: Container[str] | None = None
 ) -> tuple[ResultCard, ...]:
-    answer, links = result.answer, QueryLinks(query)
+    answer = result.answer
     return tuple(
-        _card(query, hit, build_card(query, hit.memory, answer, zone, opened, links) if hit.memory else None)
+        _card(query, hit, build_card(query, hit.memory, answer, zone, opened) if hit.memory else None)
         for hit in result.hits
     )
 

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import pairwise
 from typing import NamedTuple
 
-from explorer.links import Link, QueryLinks, explore_url
+from explorer.links import Link, explore_url
 from search.facets import DateBuckets
 from search.histogram import Bar, Histogram, bar_edges
 from search.query import Interval, SearchQuery, dates_label
@@ -285,12 +285,11 @@ def _percent(part: float, whole: float) -> str:
 def _bars(query: SearchQuery, histogram: Histogram, split: HistogramSplit | None) -> tuple[PlotBar, ...]:
     labels = [label for label, _ in split.parts] if split else []
     rows = [counts for _, counts in split.parts] if split else []
-    links = QueryLinks(query)
     columns: list[tuple[int, ...]] = list(zip(*rows, strict=True)) or [()] * len(histogram.bars)
     return tuple(
         PlotBar(
             id=f"bar-{bar.first[:16]}",
-            url=links.between(bar.first, bar.last),
+            url=explore_url(query.between(bar.first, bar.last)),
             name=_bar_name(bar, at_least=histogram.at_least) + _parts_name(labels, parts),
             label=bar.label,
             first=bar.first[:16],

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 
 from explorer.explore.cards import HitCard
-from explorer.links import Link, QueryLinks, explore_url
+from explorer.links import Link, explore_url, narrowed_url
 from explorer.page_query import Column, PageQuery
 from search.query import SearchQuery, Sort
 from search.result import Hit, SearchResult
@@ -90,13 +90,13 @@ class ResultsTable:
 
 def build_table(query: PageQuery, result: SearchResult, cards: Iterable[HitCard], zone: tzinfo) -> ResultsTable:
     """The table of a page of results. Near-duplicates follow the result that they are grouped under."""
-    links, hits = QueryLinks(query), {hit.id: hit for hit in result.hits}
+    hits = {hit.id: hit for hit in result.hits}
     shown = [(card, alike) for first in cards for card, alike in ((first, False), *((c, True) for c in first.similar))]
     return ResultsTable(
         title=_heading(query, "title", "Title"),
         headings=tuple(_heading(query, column, COLUMN_LABELS[column]) for column in query.columns),
         rows=tuple(
-            Row(card, tuple(_cell(column, links, hits[card.id], card, zone) for column in query.columns), alike)
+            Row(card, tuple(_cell(column, query, hits[card.id], card, zone) for column in query.columns), alike)
             for card, alike in shown
         ),
         choices=tuple(ColumnChoice(c.value, COLUMN_LABELS[c], c in query.columns) for c in Column),
@@ -118,7 +118,7 @@ def _heading(query: SearchQuery, key: str, label: str) -> Heading:
     return Heading(key, label, explore_url(query.with_(sort=target)), is_sorted)
 
 
-def _cell(column: Column, links: QueryLinks, hit: Hit, card: HitCard, zone: tzinfo) -> Cell:
+def _cell(column: Column, query: SearchQuery, hit: Hit, card: HitCard, zone: tzinfo) -> Cell:
     match column:
         case Column.TYPE:
             link = Link(hit.memory_type, card.type_url, f"Filter by type {hit.memory_type}")
@@ -127,14 +127,14 @@ def _cell(column: Column, links: QueryLinks, hit: Hit, card: HitCard, zone: tzin
             return Cell(column, links=(card.project,))
         case Column.CATEGORY:
             # The last name, since a path is long; the name of the link has all of it.
-            return _values(column, links, [(c.path, c.names[-1], " / ".join(c.names)) for c in hit.categories], most=1)
+            return _values(column, query, [(c.path, c.names[-1], " / ".join(c.names)) for c in hit.categories], most=1)
         case Column.TAG:
             return Cell(column, links=card.tags[:_VALUES_SHOWN], more=max(0, len(hit.tags) - _VALUES_SHOWN))
         case Column.AUTHOR:
-            return _values(column, links, [(name, name, name) for name in hit.authors])
+            return _values(column, query, [(name, name, name) for name in hit.authors])
         case Column.AGENT | Column.SOURCE | Column.STATE:
             value: str = getattr(hit, column.value)
-            return _values(column, links, [(value, value, value)] if value else [])
+            return _values(column, query, [(value, value, value)] if value else [])
         case Column.IMPORTANCE:
             return Cell(column, "" if hit.importance is None else f"{hit.importance:.2f}")
         case Column.CREATED | Column.UPDATED:
@@ -146,11 +146,11 @@ def _cell(column: Column, links: QueryLinks, hit: Hit, card: HitCard, zone: tzin
 
 
 def _values(
-    column: Column, links: QueryLinks, values: list[tuple[str, str, str]], *, most: int = _VALUES_SHOWN
+    column: Column, query: SearchQuery, values: list[tuple[str, str, str]], *, most: int = _VALUES_SHOWN
 ) -> Cell:
     """A cell of values, each with its label and its whole name."""
     shown = tuple(
-        Link(label, links.narrowed(column.value, value), f"Filter by {column.value} {name}")
+        Link(label, narrowed_url(query, column.value, value), f"Filter by {column.value} {name}")
         for value, label, name in values[:most]
     )
     return Cell(column, links=shown, more=max(0, len(values) - most))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from explorer.explore.arrangement import USUAL, Arrangement, Place
-from explorer.links import QueryLinks, curate_url, explore_url
+from explorer.links import curate_url, explore_url, values_url
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Facet, FacetKind, FacetValue
 from search.query import SearchQuery, Selection, dates_label, recalled_label
 from text.dates import start_label
@@ -117,9 +117,9 @@ def build_panels(
 
     `opened` are the ids of panels and branches that the reader has open.
     """
-    links, known = QueryLinks(query), {facet.key: facet for facet in facets}
+    known = {facet.key: facet for facet in facets}
     return tuple(
-        _panel(query, known[key], corpus, opened, links, starts_open=place is Place.OPEN)
+        _panel(query, known[key], corpus, opened, starts_open=place is Place.OPEN)
         for key, place in arrangement.places.items()
         if key in known and (place is not Place.HIDDEN or _is_chosen(known[key]))
     )
@@ -134,7 +134,6 @@ def _panel(
     facet: Facet,
     corpus: CorpusCount,
     opened: Container[str],
-    links: QueryLinks,
     *,
     starts_open: bool,
 ) -> Panel:
@@ -152,10 +151,10 @@ def _panel(
             False,
             is_tree,
             is_missing=True,
-            more_url=links.values(facet.key),
+            more_url=values_url(facet.key, query),
             more_label=all_values,
         )
-    rows = _tree(query, facet, corpus, opened, links) if is_tree else _shown(query, facet, corpus)
+    rows = _tree(query, facet, corpus, opened) if is_tree else _shown(query, facet, corpus)
     listed = sum(1 for row in rows if not row.zero)
     hidden = 0 if is_tree else max(0, facet.distinct - listed)
     return Panel(
@@ -170,9 +169,9 @@ def _panel(
         no_value=_no_value(query, facet),
         any_value=_any_value(query, facet),
         all_switch=_all_switch(query, facet),
-        more_url=links.values(facet.key) if hidden or (is_tree and facet.distinct > listed) else "",
+        more_url=values_url(facet.key, query) if hidden or (is_tree and facet.distinct > listed) else "",
         more_label=_more_label(facet, hidden),
-        exclude_url=links.values(facet.key) if rows else "",
+        exclude_url=values_url(facet.key, query) if rows else "",
         note=_note(query, facet),
         unavailable=facet.unavailable,
     )
@@ -189,14 +188,14 @@ def value_rows(
 ) -> tuple[FacetRow, ...]:
     """Rows for the page of a facet, or for one level of the tree."""
     peak = max((v.count for v in facet.values), default=0)
-    links, rows = QueryLinks(query), []
+    rows = []
     for value in facet.values:
         if last_name_only:
             value = value._replace(label=value.label.rpartition(" / ")[2])
         row = _row(query, facet, value, corpus, peak)
         if last_name_only and value.has_children:
-            row = row._replace(is_branch=True, **_subtree(links, value, is_listed=False))
-        rows.append(row._replace(**_own_links(links, facet.key, row)))
+            row = row._replace(is_branch=True, **_subtree(query, value, is_listed=False))
+        rows.append(row._replace(**_own_links(query, facet.key, row)))
     return tuple(rows)
 
 
@@ -277,12 +276,12 @@ def _row(query: SearchQuery, facet: Facet, value: FacetValue, corpus: CorpusCoun
     )
 
 
-def _own_links(links: QueryLinks, key: str, row: FacetRow) -> dict[str, Any]:
+def _own_links(query: SearchQuery, key: str, row: FacetRow) -> dict[str, Any]:
     """The links of a row for pages where no script makes them."""
     return {
-        "exclude_url": links.without(key, row.value),
+        "exclude_url": explore_url(query.toggle_exclusion(key, row.value)),
         "exclude_name": f"Exclude {FACET[key].label.lower()} {row.label}",
-        "only_url": links.only(key, row.value),
+        "only_url": explore_url(query.only(key, row.value)),
     }
 
 
@@ -355,9 +354,7 @@ def _all_switch(query: SearchQuery, facet: Facet) -> AllSwitch | None:
 # --- the tree ----------------------------------------------------------------------------------------------------
 
 
-def _tree(
-    query: SearchQuery, facet: Facet, corpus: CorpusCount, opened: Container[str], links: QueryLinks
-) -> tuple[FacetRow, ...]:
+def _tree(query: SearchQuery, facet: Facet, corpus: CorpusCount, opened: Container[str]) -> tuple[FacetRow, ...]:
     """The rows as a tree. A value without its parent among them is a root; closed branches have no rows."""
     by_path = {_path_of(value): value for value in facet.values}
     children: dict[str | None, list[FacetValue]] = {}
@@ -382,7 +379,7 @@ def _tree(
                 implied=is_implied,
                 accessible_name=f"{row.accessible_name}, included by its parent" if is_implied else row.accessible_name,
                 is_branch=is_branch,
-                **_subtree(links, value, is_listed=bool(below)) if is_branch else {},
+                **_subtree(query, value, is_listed=bool(below)) if is_branch else {},
             )
         return row
 
@@ -411,16 +408,16 @@ def _above_chosen(by_path: Mapping[str, FacetValue]) -> set[str]:
     return above
 
 
-def _subtree(links: QueryLinks, value: FacetValue, *, is_listed: bool) -> dict[str, Any]:
+def _subtree(query: SearchQuery, value: FacetValue, *, is_listed: bool) -> dict[str, Any]:
     """The URLs of the level below: to load it if it is not listed, and to list all of it."""
     return {
-        "more_url": links.values("category", parent=value.value) if value.has_children else "",
-        "children_url": "" if is_listed else _level_url(links, value.value),
+        "more_url": values_url("category", query, {"parent": value.value}) if value.has_children else "",
+        "children_url": "" if is_listed else _level_url(query, value.value),
     }
 
 
-def _level_url(links: QueryLinks, path: str) -> str:
-    return links.values("category", parent=path, page_size=str(_SUBTREE_PAGE))
+def _level_url(query: SearchQuery, path: str) -> str:
+    return values_url("category", query, {"parent": path, "page_size": str(_SUBTREE_PAGE)})
 
 
 # --- chips -------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from explorer.http import (
 from explorer.links import explore_url
 from explorer.map.views import map_of
 from explorer.page_query import PageQuery, View
-from explorer.views.page import ViewBar, build_bar, new_view_url, stored_page
+from explorer.views.page import ViewBar, build_bar
 from search.saved_views import ViewNotFoundError, openable_view
 
 
@@ -67,8 +67,8 @@ def explore(request: PageRequest) -> HttpResponse:
             "panel": panel,
             "bar": bar,
             "shown_at": shown_at.isoformat(),
-            "save_url": "" if asked.problems else new_view_url(asked.query),
-            "stored_query": stored_page(asked.query).querystring(),
+            "may_save": not asked.problems,
+            "stored_query": asked.query.stored.querystring(),
             "take_out": None if asked.problems else build_take_out(asked.query, found.result, site),
         },
         partial="explorer",

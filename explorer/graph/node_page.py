@@ -1,4 +1,4 @@
-"""Reads one entity, concept or relationship, and builds NodeContext, the data of its page."""
+"""Reads one entity, concept or relationship, and builds the page of an entity or a concept."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -6,13 +6,12 @@ from datetime import UTC, date, datetime, tzinfo
 
 from access.viewer import Viewer
 from categories.queries import CategoryNode, Term
-from explorer.explore.histogram_plot import Option, Plot, build_plot
+from explorer.explore.histogram_plot import Plot, build_plot
 from explorer.explore.page import Notice
 from explorer.graph.labels import (
     both_url,
     build_sample,
     evidence_link,
-    graph_tabs,
     names_or_name,
     relationship_notes,
     term_url,
@@ -35,7 +34,7 @@ from explorer.graph.queries import (
     open_graph,
 )
 from explorer.graph.svg import Drawing, build_drawing, strongest
-from explorer.links import Link, explore_url
+from explorer.links import Link
 from explorer.memory.page import MemoryLink
 from search.engines import with_engine
 from search.engines.base import Counts, Engine, EngineQuery, EngineTimeoutError, FacetRequest, Filter
@@ -49,7 +48,7 @@ from search.result import Hit
 from search.snapshots import snapshot
 from search.unified.rows import StoredRelationship, relationship_rows
 from search.unified.vocabulary import evidence_of
-from text.formatting import day_text, memories
+from text.formatting import memories
 from web.timing import Stopwatch
 
 _CATEGORIES, _TAGS, _OTHERS = 6, 12, 8
@@ -219,120 +218,66 @@ class NeighbourGroup:
     """Whether no more of them are folded away."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeContext:
-    kind: str
-    name: str
-    value: str
-    type: str
-    aliases: tuple[str, ...]
-    description: str
-    tabs: tuple[Link, ...]
-    facts: tuple[Link, ...]
-    explore_url: str
+@dataclass(frozen=True)
+class GraphNodePage:
+    """The page of a node: the template reads `node` itself, and here what has to be put together."""
+
+    node: NodeDetail
     plot: Plot | None
-    unavailable: str
-    categories: tuple[Link, ...]
-    tags: tuple[Link, ...]
-    others: tuple[Link, ...]
-    others_label: str
     samples: tuple[MemoryLink, ...]
-    heading: str
-    in_list: str
-    """How many of them are in the list, if not all."""
-    drawn: str
-    """How many of them are drawn, if not all."""
     drawing: Drawing | None
     groups: tuple[NeighbourGroup, ...]
     more: NeighbourGroup | None
-    unlisted: str
-    depths: tuple[Link, ...]
     rels: tuple[Link, ...]
-    minimums: tuple[Option, ...]
-    hidden: tuple[tuple[str, str], ...]
     notices: tuple[Notice, ...]
+
+    @property
+    def query(self) -> SearchQuery:
+        """The memories that name the node."""
+        return SearchQuery().only(self.node.kind.key, self.node.term.value)
+
+    @property
+    def other(self) -> NodeKind:
+        """Concepts for an entity, entities for a concept."""
+        return next(one for one in KINDS.values() if one is not self.node.kind)
+
+    @property
+    def left_out(self) -> int:
+        """How many neighbours are not in the list."""
+        return _left_out(self.node.around)
+
+    @property
+    def drawn(self) -> int:
+        """How many direct neighbours are drawn."""
+        return sum(1 for one in strongest(self.node.around).drawn if one.level == 1)
+
+    @property
+    def is_narrowed(self) -> bool:
+        return self.node.around.params != AroundRequest()
+
+    @property
+    def minimums(self) -> list[int]:
+        """The numbers of supporting memories to choose from."""
+        return sorted({*_MIN_OFFERED, self.node.around.params.least})
 
 
 def build_node(
     node: NodeDetail, notices: Iterable[Notice], zone: tzinfo = UTC, now: datetime | None = None
-) -> NodeContext:
-    kind, term, profile, around = node.kind, node.term, node.profile, node.around
-    query = SearchQuery().only(kind.key, term.value)
-    other = next(one for one in KINDS.values() if one is not kind)
-    has_months = len(profile.histogram.bars) > 1
+) -> GraphNodePage:
+    kind, around, histogram = node.kind, node.around, node.profile.histogram
+    query = SearchQuery().only(kind.key, node.term.value)
     groups, more = _listed(kind, around)
-    return NodeContext(
-        kind=kind.key,
-        name=term.label,
-        value=term.value,
-        type=term.type,
-        aliases=node.aliases,
-        description=node.description,
-        tabs=graph_tabs(kind),
-        facts=tuple(_facts(node, query)),
-        explore_url=explore_url(query),
-        plot=build_plot(query, profile.histogram, None, zone, now or datetime.now(UTC)) if has_months else None,
-        unavailable=profile.unavailable,
-        categories=tuple(
-            Link(" / ".join(at.names), explore_url(query.only("category", at.path)), count=f"{count:,}")
-            for at, count in profile.categories
-        ),
-        tags=tuple(Link(tag, explore_url(query.only("tag", tag)), count=f"{count:,}") for tag, count in profile.tags),
-        others=tuple(
-            Link(one.label, term_url(other, one), one.type, count=f"{count:,}") for one, count in profile.others
-        ),
-        others_label=other.plural.capitalize(),
+    has_months = len(histogram.bars) > 1
+    return GraphNodePage(
+        node,
+        plot=build_plot(query, histogram, None, zone, now or datetime.now(UTC)) if has_months else None,
         samples=tuple(build_sample(hit, zone, query) for hit in node.samples),
-        heading=_heading(around),
-        in_list=_in_list(around),
-        drawn=_drawn(around),
         drawing=build_drawing(around, _node_links(kind, around)) if around.drawn else None,
         groups=groups,
         more=more,
-        unlisted=f"and {left:,} more with fewer memories" if (left := _left_out(around)) else "",
-        depths=tuple(_depths(kind, around)),
         rels=_rels(kind, around),
-        minimums=tuple(_minimums(around.params.least)),
-        hidden=tuple(pair for pair in around.params.parameters() if pair[0] != "min"),
         notices=(*notices, *warning_notices(around.warnings)),
     )
-
-
-def _depths(kind: NodeKind, around: Neighbourhood) -> Iterable[Link]:
-    for depth, label in ((1, "Neighbours"), (2, "Two steps")):
-        url = term_url(kind, around.center, around.params.replace(depth=depth))
-        yield Link(label, url, current=around.params.depth == depth)
-
-
-def _minimums(selected: int) -> Iterable[Option]:
-    for minimum in sorted({*_MIN_OFFERED, selected}):
-        yield Option(str(minimum) if minimum else "", str(minimum), minimum == selected)
-
-
-def _facts(node: NodeDetail, query: SearchQuery) -> Iterable[Link]:
-    profile = node.profile
-    if not profile.unavailable:
-        yield Link("Memories", explore_url(query) if profile.memories else "", count=f"{profile.memories:,}")
-    yield Link("Linked with", "", count=f"{node.around.total:,}")
-    if profile.first and profile.last:
-        yield Link("First seen", "", count=day_text(profile.first))
-        yield Link("Last seen", "", count=day_text(profile.last))
-
-
-def _heading(around: Neighbourhood) -> str:
-    if not around.total:
-        return "No links" if around.params == AroundRequest() else "No links of this type"
-    return f"Linked with {around.total:,}"
-
-
-def _in_list(around: Neighbourhood) -> str:
-    left = _left_out(around)
-    return f", the {around.total - left:,} strongest in the list" if left else ""
-
-
-def _drawn(around: Neighbourhood) -> str:
-    shown = sum(1 for one in strongest(around).drawn if one.level == 1)
-    return f", the {shown} strongest drawn" if shown < around.total else ""
 
 
 def _rels(kind: NodeKind, around: Neighbourhood) -> tuple[Link, ...]:

@@ -1,9 +1,11 @@
-"""Reads a page of the table of entities or concepts, and builds TableContext, the data of its page."""
+"""Reads a page of the table of entities or concepts, and builds its page."""
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +16,11 @@ from explorer.explore.page import Notice
 from explorer.explore.sparkline import Sparkline, build_sparklines
 from explorer.graph.adjacency import Ints
 from explorer.graph.cache import VocabularyGraph, ids_named_like, load_graph
-from explorer.graph.labels import graph_tabs, table_url, term_url, toggled, warning_notices
+from explorer.graph.labels import table_url, toggled, warning_notices
 from explorer.graph.params import TableRequest, TableSort
-from explorer.graph.queries import ENTITY, GraphContext, NodeKind, open_graph
+from explorer.graph.queries import GraphContext, NodeKind, open_graph
 from explorer.http import Pager, build_pager
-from explorer.links import Link, filter_url, matrix_url, merge_url
+from explorer.links import Link, matrix_url
 from search.engines import with_engine
 from search.engines.base import Engine
 from search.facets import DATE_KEY
@@ -26,7 +28,7 @@ from search.query import SearchQuery
 from search.result import SearchWarning
 from search.snapshots import snapshot
 from search.trends import NO_TRENDS, Trends, trends
-from text.formatting import day_label, plural
+from text.formatting import day_label, number, plural
 from web.timing import Stopwatch
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -177,139 +179,66 @@ _COLUMNS = (
 _UP_FIRST = {"name", "type", "first"}
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    key: str
-    label: str
-    title: str
-    url: str
-    order: str
-    """The value of `aria-sort`; empty if the table is not sorted by this column."""
+@dataclass(frozen=True)
+class TablePage:
+    """The page of a table: the template reads `table` itself, and here what has to be put together."""
 
+    table: NodeTable
+    notices: Sequence[Notice]
+    zone: tzinfo = UTC
+    columns: ClassVar = _COLUMNS
+    types_shown: ClassVar = _TYPES_SHOWN
 
-@dataclass(frozen=True, slots=True)
-class ShownTableRow:
-    value: str
-    """Names it in the form that merges several."""
-    name: str
-    url: str
-    type: str
-    links: str
-    memories: str
-    memories_url: str
-    first: str
-    last: str
-    spark: Sparkline | None
+    def at(self, **changes: object) -> str:
+        """The page with other parameters."""
+        return table_url(self.table.kind, self.table.params.with_(**changes))
 
+    @property
+    def is_narrowed(self) -> bool:
+        return bool(self.table.params.search or self.table.params.type)
 
-@dataclass(frozen=True, slots=True)
-class TableContext:
-    title: str
-    kind: str
-    many: str
-    summary: str
-    tabs: tuple[Link, ...]
-    search: str
-    hidden: tuple[tuple[str, str], ...]
-    """Hidden fields of the search form."""
-    types: tuple[Link, ...]
-    more_types: tuple[Link, ...]
-    all_types: Link
-    columns: tuple[Column, ...]
-    rows: tuple[ShownTableRow, ...]
-    pager: Pager | None
-    notices: tuple[Notice, ...]
-    empty: str
-    elsewhere: Link | None
-    """A page with rows, if this one is empty."""
-    over_time: Link | None
-    """The numbers of the small charts; None without charts."""
-    merge_url: str
-    """The page that merges the ticked rows, for curators."""
-    here: str
+    @property
+    def summary(self) -> str:
+        found = plural(self.table.total, self.table.kind.key, self.table.kind.plural)
+        return f"{found} of {self.table.all:,}" if self.is_narrowed else found
 
-
-def build_table(table: NodeTable, notices: Iterable[Notice], zone: tzinfo = UTC) -> TableContext:
-    kind, params = table.kind, table.params
-
-    def at(**changes: object) -> str:
-        return table_url(kind, params.with_(**changes))
-
-    types = tuple(
-        Link(name or "no type", at(type=toggled(params.type, name)), count=f"{count:,}", current=name in params.type)
-        for name, count in table.types
-    )
-    is_narrowed = bool(params.search or params.type)
-    values = {row.term.id: row.term.value for row in table.rows}
-    sparks = build_sparklines(table.trends, SearchQuery(), lambda pk: SearchQuery().only(kind.key, values[int(pk)]))
-    found = plural(table.total, kind.key, kind.plural)
-    return TableContext(
-        title=kind.plural.capitalize(),
-        kind=kind.key,
-        many=kind.plural,
-        summary=f"{found} of {table.all:,}" if is_narrowed else found,
-        tabs=graph_tabs(kind),
-        search=params.search,
-        hidden=tuple(pair for pair in params.parameters() if pair[0] not in {"search", "page"}),
-        types=types[:_TYPES_SHOWN],
-        more_types=types[_TYPES_SHOWN:],
-        all_types=Link("All types", at(type=()), current=not params.type),
-        columns=tuple(_column(params, at, *column) for column in _COLUMNS),
-        rows=tuple(_row(kind, row, zone, sparks.get(row.term.id)) for row in table.rows),
-        pager=build_pager(params.page, table.pages, params.page_size, table.total, lambda page: at(page=page))
-        if table.pages > 1
-        else None,
-        notices=(*notices, *warning_notices(table.warnings)),
-        empty=_empty(table, is_narrowed=is_narrowed),
-        elsewhere=_elsewhere(table, at(), is_narrowed=is_narrowed),
-        over_time=Link(
-            f"{kind.plural.capitalize()} by time, in numbers",
-            matrix_url(SearchQuery(), {"rows": kind.key, "columns": DATE_KEY}),
+    @cached_property
+    def types(self) -> tuple[Link, ...]:
+        """The types with their numbers, each a switch."""
+        chosen = self.table.params.type
+        return tuple(
+            Link(name or "no type", self.at(type=toggled(chosen, name)), count=number(count), current=name in chosen)
+            for name, count in self.table.types
         )
-        if sparks
-        else None,
-        merge_url=merge_url(kind.key),
-        here=at(page=params.page),
-    )
+
+    def sort_url(self, key: str) -> str:
+        """The table sorted by a column: the other way round if it is already."""
+        sort = self.table.params.sort
+        down = not sort.is_down if sort.column == key else key not in _UP_FIRST
+        return self.at(sort=TableSort(f"-{key}" if down else key))
+
+    @cached_property
+    def sparks(self) -> Mapping[int | str, Sparkline]:
+        kind, values = self.table.kind, {row.term.id: row.term.value for row in self.table.rows}
+        return build_sparklines(
+            self.table.trends, SearchQuery(), lambda pk: SearchQuery().only(kind.key, values[int(pk)])
+        )
+
+    @property
+    def over_time_url(self) -> str:
+        """The numbers of the small charts."""
+        return matrix_url(SearchQuery(), {"rows": self.table.kind.key, "columns": DATE_KEY})
+
+    @property
+    def pager(self) -> Pager | None:
+        table, params = self.table, self.table.params
+        if table.pages < 2:
+            return None
+        return build_pager(params.page, table.pages, params.page_size, table.total, lambda page: self.at(page=page))
+
+    def day(self, moment: datetime | None) -> str:
+        return day_label(moment, self.zone) if moment else ""
 
 
-def _column(params: TableRequest, at: Callable[..., str], key: str, label: str, title: str) -> Column:
-    is_current = params.sort.column == key
-    down = not params.sort.is_down if is_current else key not in _UP_FIRST
-    order = ("descending" if params.sort.is_down else "ascending") if is_current else ""
-    return Column(key, label, title, at(sort=TableSort(f"-{key}" if down else key)), order)
-
-
-def _row(kind: NodeKind, row: NodeTableRow, zone: tzinfo, spark: Sparkline | None) -> ShownTableRow:
-    return ShownTableRow(
-        value=f"#{row.term.id}",
-        name=row.term.label,
-        url=term_url(kind, row.term),
-        type=row.term.type,
-        links=f"{row.links:,}",
-        memories=f"{row.memories:,}",
-        memories_url=filter_url(kind.key, row.term.value) if row.memories else "",
-        first=day_label(row.first, zone) if row.first else "",
-        last=day_label(row.last, zone) if row.last else "",
-        spark=spark,
-    )
-
-
-def _empty(table: NodeTable, *, is_narrowed: bool) -> str:
-    if table.rows:
-        return ""
-    if table.total:
-        return "This page is empty."
-    if is_narrowed:
-        return f"No {table.kind.key} matches this name and type."
-    return f"No memory that you can see mentions {_article(table.kind)} yet."
-
-
-def _elsewhere(table: NodeTable, first_page: str, *, is_narrowed: bool) -> Link | None:
-    if table.total:
-        return Link("Go to the first page", first_page)
-    return Link(f"Show all {table.kind.plural}", table_url(table.kind)) if is_narrowed else None
-
-
-def _article(kind: NodeKind) -> str:
-    return "an entity" if kind is ENTITY else "a concept"
+def build_table(table: NodeTable, notices: Iterable[Notice], zone: tzinfo = UTC) -> TablePage:
+    return TablePage(table, (*notices, *warning_notices(table.warnings)), zone)

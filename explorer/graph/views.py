@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 from access.viewer import Viewer
 from categories.queries import Term
 from explorer.explore.page import problem_notices
+from explorer.graph.labels import graph_tabs, term_url
 from explorer.graph.node_page import build_node, node_detail, relationship_detail
 from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.graph.path_page import (
@@ -25,6 +26,7 @@ from explorer.graph.path_page import (
 from explorer.graph.queries import ENTITY, NameAmbiguousError, NameUnknownError, NodeKind
 from explorer.graph.table_page import build_table, node_table
 from explorer.http import PageRequest, page_viewer, private, request_pairs
+from explorer.links import explore_url, filter_url, merge_url
 from web.params import Pair
 from web.timing import server_timing
 
@@ -35,8 +37,15 @@ def table(request: PageRequest, kind: NodeKind) -> HttpResponse:
     viewer = page_viewer(request)
     params, problems = TableRequest.read(request_pairs(request))
     found = node_table(kind, params, viewer, with_trends=True)
-    context = build_table(found, problem_notices(problems), viewer.timezone)
-    return _page(request, "graph/table.html", {"table": context}, found.timings)
+    context = {
+        "page": build_table(found, problem_notices(problems), viewer.timezone),
+        "table": found,
+        "tabs": graph_tabs(kind),
+        "term_url": term_url,
+        "filter_url": filter_url,
+        "merge_url": merge_url(kind.key),
+    }
+    return _page(request, "graph/table.html", context, found.timings)
 
 
 @require_safe
@@ -52,7 +61,11 @@ def node(request: PageRequest, kind: NodeKind, ref: str) -> HttpResponse:
     except NameAmbiguousError as error:
         return _page(request, "graph/lost.html", {"lost": build_lost(error)}, {}, status=300)
     context: dict[str, object] = {
-        "node": build_node(found, problem_notices(problems), viewer.timezone),
+        "page": build_node(found, problem_notices(problems), viewer.timezone),
+        "node": found,
+        "tabs": graph_tabs(kind),
+        "explore_url": explore_url,
+        "term_url": term_url,
         "path": _path_from(found.term, own, viewer) if kind is ENTITY else None,
         "curated": found.term.id if "curate" in viewer.scopes else None,
     }

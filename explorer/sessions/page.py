@@ -1,7 +1,7 @@
 """The pages of sessions: their list, and what one of them did. No database and no request."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from itertools import groupby
@@ -10,12 +10,13 @@ from django.urls import reverse
 
 from explorer.explore.page import Notice
 from explorer.http import Pager, build_pager
-from explorer.links import Link, explore_url, filter_url, memory_url, session_url
+from explorer.links import Link, explore_url, session_url
 from explorer.listings import Listed, ListedSession, SessionsRequest
 from explorer.sessions.reads import SessionDetail, SessionMemory, SessionRequest
 from memories.models import Memory, Session
+from memories.queries import MemoryTitle
 from search.query import SearchQuery
-from text.formatting import day_label, local_time, memories, minute_label, moment_label, number, plural, type_family
+from text.formatting import day_label, local_time, minute_label, moment_label, number, plural
 from text.highlight import plain_text
 from text.titles import plain_title
 
@@ -37,7 +38,7 @@ class SessionRow:
     begun: str
     moment: str
     begun_iso: str
-    lasted: str
+    duration: str
     memories: str
 
 
@@ -52,54 +53,6 @@ class SessionsContext:
     pager: Pager | None
     notices: tuple[Notice, ...]
     empty: str
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A memory of the session. `replaced` are the memories that it superseded."""
-
-    id: int
-    time: str
-    moment: str
-    iso: str
-    title: str
-    url: str
-    type: str
-    family: str
-    excerpt: str
-    tags: tuple[Link, ...]
-    state: str
-    replaced: tuple[Link, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Day:
-    label: str
-    events: tuple[Event, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionContext:
-    title: str
-    external_id: str
-    agent: str
-    agent_url: str
-    project: Link
-    facts: tuple[tuple[str, str], ...]
-    types: tuple[tuple[str, str, str], ...]
-    """Type, its family, and the number of memories."""
-    days: tuple[Day, ...]
-    pager: Pager | None
-    previous: Link | None
-    following: Link | None
-    explore_url: str
-    """The memories of its agent and project in its days, with those of other sessions then."""
-    empty: str
-
-    @property
-    def has_mix(self) -> bool:
-        """Whether its numbers by type say more than the memories below."""
-        return sum(len(day.events) for day in self.days) > 1 or self.pager is not None
 
 
 def sessions_url(request: SessionsRequest | None = None) -> str:
@@ -163,12 +116,12 @@ def _session_row(row: ListedSession, request: SessionsRequest, zone: tzinfo) -> 
         begun=minute_label(begun, zone) if begun else "",
         moment=moment_label(begun, zone) if begun else "",
         begun_iso=begun.isoformat() if begun else "",
-        lasted=_lasted(begun, ended),
+        duration=_duration(begun, ended),
         memories=number(row.memories),
     )
 
 
-def _lasted(begun: datetime | None, ended: datetime | None) -> str:
+def _duration(begun: datetime | None, ended: datetime | None) -> str:
     """A length of time in words; empty if it is unknown or none."""
     if begun is None or ended is None or ended <= begun:
         return ""
@@ -182,81 +135,55 @@ def _lasted(begun: datetime | None, ended: datetime | None) -> str:
     return plural(minutes // (24 * 60), "day")
 
 
-def build_session(found: SessionDetail, request: SessionRequest, zone: tzinfo) -> SessionContext:
-    """The context of the page of one session."""
-    session, pages = found.session, request.pages(found.total)
-    project = session.project
-    return SessionContext(
-        title=session_label(session, found.titles.get(session.pk, "")),
-        external_id=session.external_id,
-        agent=session.agent,
-        agent_url=sessions_url(SessionsRequest(agent=(session.agent,))) if session.agent else "",
-        project=Link(project.name or project.slug, filter_url("project", project.slug)),
-        facts=tuple(_facts(found, zone)),
-        types=tuple((name, type_family(name), number(count)) for name, count in found.types),
-        days=tuple(
-            Day(label, tuple(_event(one, zone) for one in rows))
-            for label, rows in groupby(found.memories, lambda one: day_label(one.memory.created_at, zone))
-        ),
-        pager=build_pager(
-            request.page,
-            pages,
-            request.page_size,
-            found.total,
-            lambda page: f"{session_url(session.pk)}?{request.replace(page=page).querystring()}",
-        )
-        if pages > 1
-        else None,
-        previous=_beside(found.previous, found.titles),
-        following=_beside(found.following, found.titles),
-        explore_url=_around(found, zone),
-        empty="" if found.total else "No memory of this session is left.",
-    )
+@dataclass(frozen=True)
+class SessionPage:
+    """The page of one session: the template reads `found` itself, and here what has to be put together."""
 
+    found: SessionDetail
+    request: SessionRequest
+    zone: tzinfo
 
-def _beside(session: Session | None, titles: Mapping[int, str]) -> Link | None:
-    return Link(session_label(session, titles.get(session.pk, "")), session_url(session.pk)) if session else None
+    def label(self, session: Session) -> str:
+        return session_label(session, self.found.titles.get(session.pk, ""))
 
+    @property
+    def duration(self) -> str:
+        return _duration(self.found.session.begun_at, self.end)
 
-def _facts(found: SessionDetail, zone: tzinfo) -> Iterator[tuple[str, str]]:
-    session = found.session
-    begun, ended = session.begun_at, session.ended_at or found.last
-    if begun:
-        yield ("Started" if session.started_at else "First memory", moment_label(begun, zone))
-    if ended and ended != begun:
-        yield ("Ended" if session.ended_at else "Last memory", moment_label(ended, zone))
-    if lasted := _lasted(begun, ended):
-        yield ("Lasted", lasted)
-    retired = f", {number(found.retired)} of them archived or superseded since" if found.retired else ""
-    yield ("Stored", f"{memories(found.total)}{retired}")
+    @property
+    def end(self) -> datetime | None:
+        return self.found.session.ended_at or self.found.last
 
+    @property
+    def days(self) -> list[tuple[str, list[SessionMemory]]]:
+        by_day = groupby(self.found.memories, lambda one: day_label(one.memory.created_at, self.zone))
+        return [(label, list(rows)) for label, rows in by_day]
 
-def _around(found: SessionDetail, zone: tzinfo) -> str:
-    if found.first is None or found.last is None:
-        return ""
-    first, last = (local_time(moment, zone).date().isoformat() for moment in (found.first, found.last))
-    query = SearchQuery().only("project", found.session.project.slug).between(first, last)
-    return explore_url(query.only("agent", found.session.agent) if found.session.agent else query)
+    def title(self, memory: Memory | MemoryTitle) -> str:
+        return plain_title(memory.title).strip() or f"Memory {memory.id}"
 
+    def time(self, moment: datetime) -> str:
+        return f"{local_time(moment, self.zone):%H:%M}"
 
-def _event(one: SessionMemory, zone: tzinfo) -> Event:
-    memory = one.memory
-    text = plain_text(memory.summary or one.head)
-    return Event(
-        id=memory.pk,
-        time=f"{local_time(memory.created_at, zone):%H:%M}",
-        moment=moment_label(memory.created_at, zone),
-        iso=memory.created_at.isoformat(),
-        title=_title(memory.pk, memory.title),
-        url=memory_url(memory.pk),
-        type=memory.memory_type,
-        family=type_family(memory.memory_type),
-        excerpt=text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 1].rstrip()}…",
-        tags=tuple(Link(tag, filter_url("tag", tag)) for tag in memory.tags[:5]),
-        state="" if memory.state == Memory.State.ACTIVE else memory.state,
-        replaced=tuple(Link(_title(old.id, old.title), memory_url(old.id)) for old in one.replaced),
-    )
+    def excerpt(self, one: SessionMemory) -> str:
+        text = plain_text(one.memory.summary or one.head)
+        return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 1].rstrip()}…"
 
+    @property
+    def pager(self) -> Pager | None:
+        pages, request = self.request.pages(self.found.total), self.request
 
-def _title(memory_id: int, title: str) -> str:
-    return plain_title(title).strip() or f"Memory {memory_id}"
+        def at(page: int) -> str:
+            return f"{session_url(self.found.session.pk)}?{request.replace(page=page).querystring()}"
+
+        return build_pager(request.page, pages, request.page_size, self.found.total, at) if pages > 1 else None
+
+    @property
+    def explore_url(self) -> str:
+        """The memories of its agent and project in its days, with those of other sessions then."""
+        found, session = self.found, self.found.session
+        if found.first is None or found.last is None:
+            return ""
+        first, last = (local_time(moment, self.zone).date().isoformat() for moment in (found.first, found.last))
+        query = SearchQuery().only("project", session.project.slug).between(first, last)
+        return explore_url(query.only("agent", session.agent) if session.agent else query)

@@ -7,8 +7,9 @@ from django.views.decorators.http import require_safe
 
 from explorer.explore.page import problem_notices
 from explorer.http import PageRequest, page_viewer, private, request_pairs
+from explorer.links import filter_url
 from explorer.listings import SessionsRequest, list_sessions
-from explorer.sessions.page import build_session, build_sessions
+from explorer.sessions.page import SessionPage, build_sessions, sessions_url
 from explorer.sessions.reads import SessionNotFoundError, SessionRequest, session_detail
 from web.params import QueryError
 from web.timing import server_timing
@@ -44,7 +45,14 @@ def session(request: PageRequest, session_id: int) -> HttpResponse:
         found = session_detail(session_id, asked, viewer)
     except SessionNotFoundError as error:
         raise Http404(str(error)) from error
-    context = build_session(found, asked, viewer.timezone)
-    response = private(render(request, "explorer/session.html", {"session": context}))
+    context = {
+        "page": SessionPage(found, asked, viewer.timezone),
+        "found": found,
+        "session": found.session,
+        "zone": viewer.timezone,
+        "filter_url": filter_url,
+        "agent_url": sessions_url(SessionsRequest(agent=(found.session.agent,))),
+    }
+    response = private(render(request, "explorer/session.html", context))
     response["Server-Timing"] = server_timing(found.timings)
     return response

@@ -103,12 +103,12 @@ def view_url(view_id: int) -> str:
 def new_view_url(query: PageQuery, name: str = "") -> str:
     """The form that saves a query."""
     named = [("name", name)] if name else []
-    return f"{path_of('explorer:new_view')}?{urlencode(named + stored_page(query).parameters())}"
+    return f"{path_of('explorer:new_view')}?{urlencode(named + query.stored.parameters())}"
 
 
 def build_bar(query: PageQuery, one: OpenableView, labels: ValueLabels) -> ViewBar:
     """The bar of a view. `labels` are those of the values in the query."""
-    saved, now = page_query_of(one), stored_page(query)
+    saved, now = page_query_of(one), query.stored
     before, after = saved.parameters(), now.parameters()
     changes = [Change("+", part_text(pair, labels, now.refused)) for pair in after if pair not in before]
     changes += [Change("−", part_text(pair, labels, saved.refused)) for pair in before if pair not in after]
@@ -126,15 +126,10 @@ def build_bar(query: PageQuery, one: OpenableView, labels: ValueLabels) -> ViewB
     )
 
 
-def stored_page(query: PageQuery) -> PageQuery:
-    """The part of the query of a page that a view stores."""
-    return stored_form(query).with_(saved_view=0)
-
-
 def presentation_of(query: PageQuery) -> str:
     """The presentation in the query of a page, as a view stores it."""
     searched = dict.fromkeys(stored_form(query.search).parameters())
-    return urlencode([pair for pair in stored_page(query).parameters() if pair not in searched])
+    return urlencode([pair for pair in query.stored.parameters() if pair not in searched])
 
 
 def page_query_of(one: OpenableView) -> PageQuery:
@@ -189,7 +184,7 @@ def ready_made(viewer: Viewer | None) -> tuple[ReadyMade, ...]:
 
 def describe(query: PageQuery) -> tuple[str, ...]:
     """The parts of a query in words, the values of a facet as one: “type fix or bugfix”."""
-    pairs = tuple(stored_page(query).parameters())
+    pairs = tuple(query.stored.parameters())
     joined_by_and = {key.removesuffix(".all") for key, _ in pairs if key.endswith(".all")}
     parts = []
     for key, group in groupby(pairs, key=itemgetter(0)):

@@ -33,7 +33,6 @@ from explorer.views.page import (
     page_query_of,
     presentation_of,
     ready_made,
-    stored_page,
     view_url,
 )
 from search.models import ViewMark
@@ -96,7 +95,7 @@ def new_view(request: HttpRequest) -> HttpResponse:
     is_post = request.method == "POST"
     named, pairs = _name_and_query(request)
     asked, problems = read_query(pairs)
-    query = stored_page(asked)
+    query = asked.stored
     parts = describe(query)
     form = ViewForm(request.POST if is_post else None, initial={"name": named or _name_of(parts)})
     if is_post and form.is_valid() and not problems:

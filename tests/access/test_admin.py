@@ -56,16 +56,6 @@ def test_membership_stays_with_its_person_and_project(curator):
     assert (made.user, made.role) == (ada, "curator")
 
 
-def test_second_membership_of_a_person_in_a_project_is_an_error_of_the_form(curator):
-    ada = User.objects.create_user("ada")
-    project = Project.objects.create(slug="alpha", name="Alpha")
-    Membership.objects.create(user=ada, project=project)
-    form = {"user": ada.pk, "project": project.pk, "role": "admin"}
-    response = curator.post("/admin/access/membership/add/", form)
-    assert "already exists" in str(response.context["adminform"].form.errors)
-    assert Membership.objects.get().role == "reader"
-
-
 def test_memberships_chosen_in_the_list_are_ended_with_their_events(curator):
     ada = User.objects.create_user("ada")
     for slug in ("alpha", "beta"):

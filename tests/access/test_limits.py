@@ -1,15 +1,13 @@
 """The request limits of keys, also after a rotation."""
 
 from datetime import timedelta
-from io import StringIO
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
 from access.keys import KeyRefusedError, find_key, make_key, revoke_key, rotate_key
-from access.limits import Allowance, Buckets
+from access.limits import Buckets
 from access.models import ApiKey, AuditEvent
 from access.viewer import command_viewer
 from memories.models import Project
@@ -31,17 +29,6 @@ def test_minute_s_worth_may_be_taken_at_once_and_comes_back_evenly():
     assert buckets.take(1, 3, now=120.0).wait == 0
     assert buckets.take(1, 3, now=120.0).wait == pytest.approx(20)
     assert [buckets.take(1, 3, now=1_000.0).wait for _ in range(4)] == [0, 0, 0, pytest.approx(20)]
-
-
-def test_what_remains_of_a_minute_is_counted_down_and_comes_back():
-    buckets = Buckets()
-    assert [buckets.take(1, 3, now=100.0).remaining for _ in range(4)] == [2, 1, 0, 0]
-    assert buckets.take(1, 3, now=140.0) == Allowance(limit=3, remaining=1, reset=40)
-
-
-def test_every_key_has_its_own_bucket():
-    buckets = Buckets()
-    assert [buckets.take(key, 1, now=5.0).wait for key in (1, 2, 1)] == [0, 0, pytest.approx(60)]
 
 
 def test_key_that_asks_too_often_is_told_when_to_come_back():
@@ -94,11 +81,3 @@ def test_key_that_has_ended_is_not_drawn_anew():
     revoke_key(key=old.key, viewer=command_viewer())
     with pytest.raises(KeyRefusedError, match="is no longer active"):
         rotate_key(key=old.key, viewer=command_viewer(), grace=timedelta())
-
-
-def test_command_sets_the_limit_of_a_key():
-    out = StringIO()
-    call_command("create_api_key", "slow", "--per-minute", "5", "-v", "0", stdout=out, stderr=StringIO())
-    assert find_key(out.getvalue().strip()).requests_per_minute == 5
-    with pytest.raises(CommandError, match="from 1 to"):
-        call_command("create_api_key", "slow", "--per-minute", "0")

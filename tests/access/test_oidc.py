@@ -17,7 +17,6 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from config.settings import env_roles
 from tests.config.conftest import folder_for_a_server
 from tests.config.test_up import LINK, Up, command, free_port, query
 
@@ -303,14 +302,6 @@ def test_another_site_can_neither_link_nor_unlink(server, issuer, sign_in, local
 
 
 # --- settings ----------------------------------------------------------------------------------------------------
-
-
-def test_rules_are_read_with_addresses_as_values(monkeypatch):
-    monkeypatch.setenv("RULES", "groups:leads=admin@*, email:ann@example.org=curator@tea-house")
-    assert env_roles("RULES") == [
-        ("groups", "leads", "admin", "*"),
-        ("email", "ann@example.org", "curator", "tea-house"),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 import uvicorn
+from django.core.management import call_command
 from django.db import connection, connections
 
 from access.keys import make_key
@@ -12,6 +13,9 @@ from memories.embedding import query
 from memories.models import Memory, Project
 from tests.corpus import bring_in as bring_in_memories
 from tests.database import fill
+from tests.vectors import embed_everything
+from transfer.jobs import SAMPLE
+from web.cache import clear_caches
 from web.serving import listen, server_config
 
 
@@ -31,6 +35,17 @@ def shared_ids(transactional_db, tmp_path):
     """The same where other connections can see them, as those of a server."""
     yield bring_in(tmp_path)
     connections.close_all()
+
+
+def fill_with_sample():
+    """The sample with its vectors."""
+
+    def build():
+        call_command("import_memories", str(SAMPLE), verbosity=0)
+        embed_everything()
+
+    fill("sample with vectors", build)
+    clear_caches()
 
 
 def key_for(*slugs, scopes=("read", "write")):

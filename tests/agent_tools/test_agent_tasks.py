@@ -6,19 +6,17 @@
 import json
 
 import pytest
-from django.core.management import call_command
 
 from access.viewer import command_viewer
 from agent_tools.calls import call
 from agent_tools.catalogue import TOOL
 from memories.embedding import query
 from memories.models import Memory
+from tests.agent_tools.conftest import fill_with_sample
 from tests.agent_tools.tokens import tokens
-from tests.vectors import MODEL, embed_everything
-from transfer.jobs import SAMPLE
-from web.cache import clear_caches
+from tests.vectors import MODEL
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.release]
 
 MOST_CALLS, MOST_TOKENS = 3, 600
 
@@ -40,10 +38,8 @@ class Agent:
 
 @pytest.fixture
 def agent(request, db):
-    call_command("import_memories", str(SAMPLE), verbosity=0)
+    fill_with_sample()
     query.use_embedder(MODEL)
-    embed_everything()
-    clear_caches()
     one = Agent(request.node.name)
     yield one
     query.forget()

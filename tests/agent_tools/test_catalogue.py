@@ -13,7 +13,7 @@ from agent_tools.memory_tools import SimilarTo
 from agent_tools.rendering import OutputOptions
 from agent_tools.tools import MemoryLinkRequest, MemoryRef
 from agent_tools.vocabulary_tools import AboutRequest
-from agent_tools.workflow import DEFAULT_PROFILE, PROFILE_NAMES, WORKFLOW
+from agent_tools.workflow import WORKFLOW
 from search.facets import FACETS
 from search.query import ALIASES, SearchQuery
 from tests.agent_tools.tokens import tokens
@@ -32,11 +32,6 @@ def sent(tool):
 @pytest.mark.parametrize(("profile", "most"), [("core", 1_850), ("all", 2_750), ("chatgpt", 150)])
 def test_definitions_of_a_profile_cost_few_tokens(profile, most):
     assert sum(tokens(sent(tool)) for tool in PROFILES[profile]) <= most
-
-
-def test_profiles_are_those_that_can_be_chosen():
-    assert tuple(PROFILES) == PROFILE_NAMES
-    assert DEFAULT_PROFILE in PROFILES
 
 
 def test_workflow_costs_little_more_than_nothing():

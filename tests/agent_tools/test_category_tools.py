@@ -8,10 +8,7 @@ from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
 from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from memories.records import MemoryRecord
-from memories.services import memory_create
 from tests.agent_tools.conftest import key_for
-from text.tokens import estimated_tokens
 
 pytestmark = pytest.mark.django_db
 
@@ -51,19 +48,6 @@ def test_concepts_of_a_category_are_listed(ids):
         ("maintenance", 1, 2),
         ("safety", 3, 3),
     ]
-
-
-def test_budget_keeps_memories_before_concepts_before_chunks(ids):
-    for n in range(60):
-        record = MemoryRecord(
-            content=f"Rope number {n} is kept in the loft.", categories=["Loft"], concepts=[f"knot {n}"], project="boat"
-        )
-        memory_create(record=record, viewer=command_viewer())
-    text = call(TOOL["category_search"], {"category": "loft", "limit": 100, "max_tokens": 800}, command_viewer())
-    assert estimated_tokens(text) <= 800
-    assert "60 of 60 concepts" in text
-    assert text.startswith("category:")
-    assert "of 60 documents" in text.split("left_out")[1].splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -109,26 +93,3 @@ def test_other_projects_are_not_there(ids):
     assert [row["path"] for row in ask("list_categories", viewer, filter="dock")["categories"]] == []
     with pytest.raises(ToolRefusedError, match=r"^Category not found: dock\. Try"):
         ask("category_search", viewer, category="dock")
-
-
-def test_memories_of_a_category_are_rows_of_a_search_in_pages(ids):
-    asked = {"category": "yard", "include_children": True}
-    listed = [row["id"] for row in ask("category_search", **asked, limit=100)["documents"]]
-    pages = [ask("category_search", **asked, limit=4, page=page) for page in (1, 2)]
-    assert [row["id"] for page in pages for row in page["documents"]] == listed
-    assert [page["has_more"] for page in pages] == [True, False]
-    of_search = {row["id"]: row for row in ask("search", category="yard")["memories"]}
-    for row in pages[0]["documents"]:
-        assert row == {key: of_search[row["id"]][key] for key in row}
-    past = ask("category_search", **asked, limit=4, page=9)
-    assert past["documents"] == []
-    assert "Page 9 is past the last page, 2." in past["warnings"]
-
-
-def test_listed_categories_have_a_parent_and_a_depth_and_the_mean_of_their_own(ids):
-    reply = ask("list_categories", limit=200)
-    rows = {row["path"]: row for row in reply["categories"]}
-    assert (rows["yard"]["parent"], rows["yard"]["depth"]) == ("", 0)
-    assert (rows["yard/dock/crane"]["parent"], rows["yard/dock/crane"]["depth"]) == ("yard/dock", 2)
-    mean = sum(row["own_document_count"] for row in rows.values()) / len(rows)
-    assert reply["aggregate_stats"]["average_docs_per_category"] == round(mean, 1)

@@ -167,30 +167,6 @@ def test_token_of_another_preview_is_refused_with_what_forget_takes(ids):
     assert ask("search", tag="crane")["total"] == 3
 
 
-def test_reply_names_the_memories_that_are_superseded_and_what_replaced_them_before(ids):
-    old, content = f"#{ids['b1']}", "The crane brake holds since it was relined."
-    first = toon_format.decode(told("store_memory", content=content, project="boat", supersedes=[old]))
-    assert first["supersedes"] == [f"{old} Crane brake slips"]
-    second = toon_format.decode(told("store_memory", content="No crane any more.", project="boat", supersedes=[old]))
-    assert second["supersedes"] == [f"{old} Crane brake slips (until now superseded by #{first['id']})"]
-    third = toon_format.decode(told("update_memory", id=first["id"], supersedes=[old]))
-    assert third["supersedes"] == [f"{old} Crane brake slips (until now superseded by #{second['id']})"]
-    fourth = toon_format.decode(told("relate", id=second["id"], target=ids["b1"], rel="supersedes"))
-    assert fourth["supersedes"] == [f"{old} Crane brake slips (until now superseded by #{first['id']})"]
-
-
-def test_superseded_memory_is_restored_only_when_it_is_asked_for(ids):
-    new = toon_format.decode(told("store_memory", content="It holds.", project="boat", supersedes=[f"#{ids['b1']}"]))
-    said = refused("restore", id=ids["b1"])
-    assert said == (
-        f"#{ids['b1']} was superseded by #{new['id']}, 'It holds.', and stays so. Work with #{new['id']}. If the user"
-        f" wants #{ids['b1']} back all the same, call restore again with despite_successor=true."
-    )
-    event = ask("history", id=ids["b1"])["events"][-1]["event"]
-    assert "was superseded by" in refused("restore", id=ids["b1"], event=event)
-    assert toon_format.decode(told("restore", id=ids["b1"], despite_successor=True))["state"] == "active"
-
-
 def test_context_of_a_session_is_a_tool_a_prompt_and_a_resource(shared_ids, site):
     async def everything(client):
         prompts = [prompt.name for prompt in (await client.list_prompts()).prompts]

@@ -17,7 +17,7 @@ from agent_tools.rendering import Reply
 from agent_tools.resources import PROMPTS, RESOURCES, TEMPLATES
 from tests.agent_tools.conftest import key_for
 from tests.agent_tools.test_catalogue import faults_of
-from tests.agent_tools.test_clients import over_http, over_stdio, stdio
+from tests.agent_tools.test_clients import over_http
 
 TAG = {"query": "tea", "tag": ["tea"]}
 
@@ -87,31 +87,6 @@ def test_every_reply_is_data_as_its_schema_says(ids):
         assert list(undeclared(sent, schema_of(TOOL[name].output), name)) == []
         seen.add(name)
     assert seen == TOOL.keys()
-
-
-def test_data_that_cannot_be_sent_are_replaced_and_what_is_empty_is_left_out():
-    sent = _result("x\ud800", {"a": "x\ud800", "b": None, "c": [{"d": None, "e": ("f",)}], "g": ""})
-    assert sent.structured_content == {"a": "x?", "c": [{"e": ["f"]}], "g": ""}
-    assert sent.content[0].text == "x?"
-
-
-def test_client_reads_data_or_text_alone(shared_ids, site, database_url):
-    async def both(client):
-        (search,) = [tool for tool in (await client.list_tools()).tools if tool.name == "search"]
-        return search.output_schema, await client.call_tool("search", TAG), await client.call_tool("search", {"x": 1})
-
-    schema, found, refused = asyncio.run(over_http(site, key_for(), both))
-    assert schema["properties"]["memories"]["type"] == "array"
-    assert [row["type"] for row in found.structured_content["memories"]]
-    assert found.content[0].text.startswith("page: 1")
-    assert refused.is_error
-    assert refused.structured_content is None
-    schema, found, _ = asyncio.run(over_http(site, key_for(), both, "/mcp?structured=0"))
-    assert (schema, found.structured_content) == (None, None)
-    parameters = stdio(database_url, MNEMOSCOPE_KEY=key_for())
-    parameters.args.append("--text-only")
-    schema, found, _ = asyncio.run(over_stdio(parameters, both))
-    assert (schema, found.structured_content) == (None, None)
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from django.core.management import call_command
 
 from access.viewer import command_viewer
 from agent_tools.calls import call
@@ -12,11 +11,10 @@ from agent_tools.catalogue import TOOL
 from memories.embedding import query
 from memories.models import Memory
 from search.unified import legs
+from tests.agent_tools.conftest import fill_with_sample
 from tests.agent_tools.tokens import tokens
 from tests.unified_corpus import AtOnce
-from tests.vectors import MODEL, embed_everything
-from transfer.jobs import SAMPLE
-from web.cache import clear_caches
+from tests.vectors import MODEL
 
 pytestmark = pytest.mark.django_db
 
@@ -24,10 +22,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def sample(db, monkeypatch):
     monkeypatch.setattr(legs, "_threads", AtOnce())
-    call_command("import_memories", str(SAMPLE), verbosity=0)
+    fill_with_sample()
     query.use_embedder(MODEL)
-    embed_everything()
-    clear_caches()
     yield
     query.forget()
 
@@ -153,22 +149,3 @@ def test_json_has_every_field_with_lists_as_the_api_has_them(sample):
     assert ask("search", tag=["postgres", "redis"])["filters"] == {"tag": ["postgres", "redis"]}
     listed = ask("list_categories", include_hierarchy=True)["categories"]
     assert all(isinstance(row["children"], list) and isinstance(row["aliases"], list) for row in listed)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        pytest.param({"query": "postgres"}, id="words"),
-        pytest.param({"query": "who owns the retry policy", "type": "decision"}, id="a question within a type"),
-        pytest.param({"query": "backpressure", "tag": ["no-such-tag"]}, id="memories that a filter leaves out"),
-    ],
-)
-def test_total_of_all_kinds_is_what_the_pages_hold(sample, query):
-    for size in (4, 25):
-        first = ask("search", mode="unified", limit=size, **query)
-        pages = [first]
-        while pages[-1]["has_more"]:
-            pages.append(ask("search", mode="unified", limit=size, page=len(pages) + 1, **query))
-        assert sum(len(page["results"]) for page in pages) == first["total"]
-        assert {page["total"] for page in pages} == {first["total"]}
-        assert not (first["total"] and "relaxations" in first)

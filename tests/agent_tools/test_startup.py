@@ -3,12 +3,7 @@
 import subprocess
 import sys
 
-import pytest
 from django.conf import settings
-from django.db import OperationalError
-
-from agent_tools.calls import ToolRefusedError
-from agent_tools.management.commands import mcp
 
 PROGRAM = """
 import os, sys
@@ -30,13 +25,3 @@ def test_tools_admin_and_model_are_imported_after_the_handshake():
         check=True,
     )
     assert done.stdout.strip() == ""
-
-
-def test_call_while_the_database_is_away_tells_the_model_so(monkeypatch):
-    def away():
-        raise OperationalError("couldn't get a connection after 5.00 sec")
-
-    monkeypatch.setattr(mcp, "current_viewer", away)
-    monkeypatch.setattr(mcp, "prepare", lambda: None)
-    with pytest.raises(ToolRefusedError, match="Try again in a few seconds"):
-        mcp.viewer_of(None)

@@ -44,15 +44,6 @@ def test_workflow_is_told_to_everybody(db):
     assert told("__IMPORTANT", viewer_of(scopes=["write"])) == WORKFLOW
 
 
-def test_search_answers_an_index(ids):
-    reply = ask("search", query="tea", type="decision", tag=["tea"])
-    assert (reply["page"], reply["page_size"], reply["total"], reply["has_more"]) == (1, 20, 2, False)
-    assert reply["filters"] == {"q": "tea", "type": ["decision"], "tag": ["tea"]}
-    assert {row["id"] for row in reply["memories"]} == {ids["t1"], ids["t7"]}
-    assert list(reply["memories"][0]) == ["id", "title", "date", "type", "project"]
-    assert "facets" not in reply
-
-
 @pytest.mark.parametrize(
     ("arguments", "same"),
     [
@@ -85,19 +76,6 @@ def test_arguments_mean_what_they_mean_at_every_door(ids, arguments, same):
     assert [row["id"] for row in reply["memories"]] == [hit.id for hit in result.hits]
     assert (reply["total"], reply["page"]) == (result.total, result.page)
     assert result.total
-
-
-def test_what_a_dash_excludes_is_named_and_offered_as_words(ids):
-    answer = told("search", query="kettle -valve")
-    assert "Memories with “valve” are left out" in answer
-    assert "kettle valve" in answer
-
-
-def test_facets_of_a_search_are_over_every_match(ids):
-    reply = ask("search", include_facets=True, limit=1)
-    assert reply["facets"]["memory_types"] == {"note": 6, "decision": 3, "bugfix": 2, "howto": 2, "idea": 1}
-    assert reply["facets"]["projects"] == {"tea": 8, "boat": 6}
-    assert reply["facets"] == ask("search", include_facets=True, limit=1, page=9)["facets"]
 
 
 def test_retrieve_memory_counts_as_its_specification_says(ids):

@@ -6,7 +6,6 @@ from playwright.sync_api import expect
 
 from memories.models import Memory
 from tests.browser.test_explore import SETTLED, address, staying, total
-from tests.browser.test_memory import COUNT_SHIFTS
 
 
 def settle(page):
@@ -52,22 +51,6 @@ def test_rows_are_chosen_edited_and_undone_by_keyboard_alone(open_page):
     page.get_by_role("button", name="Undo").press("Enter")
     expect(page.locator(".messages")).to_contain_text("Undone: Retagged 2 memories")
     assert (address(page), tags("t5")) == ("/explore/?tag=kettle", ["kettle"])
-
-
-def test_ticks_stay_on_other_pages_and_move_nothing(open_page):
-    page = open_page("/explore/?page_size=5")
-    page.context.add_init_script(COUNT_SHIFTS)
-    page.reload()
-    page.locator("#hits .tick").nth(1).check()
-    expect(page.locator("#chosen-count")).to_have_text("1 chosen")
-    assert page.evaluate("window.shifted") == 0
-    page.get_by_role("link", name="Next page").click()
-    page.wait_for_url("**page=2&page_size=5")
-    settle(page)
-    page.locator("#hits .tick").first.check()
-    expect(page.locator("#chosen-count")).to_have_text("2 chosen, 1 of them not on this page")
-    page.get_by_role("button", name="Archive…").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Edit 2 memories")
 
 
 def test_all_that_match_are_taken_and_a_range_is_ticked_with_shift(open_page):
@@ -144,13 +127,6 @@ def test_back_forward_reload_and_a_deep_link_give_the_same_panel(open_page):
     page.get_by_role("checkbox", name=re.compile(r"^howto, \d")).check()
     expect(page.locator("#panel")).to_be_empty()
     assert address(page) == "/explore/?type=howto&tag=kettle"
-
-
-def test_title_leads_to_the_page_on_a_phone_and_without_scripts(open_page):
-    for options in ({"viewport": {"width": 390, "height": 800}}, {"java_script_enabled": False}):
-        page = open_page("/explore/?tag=kettle", **options)
-        page.locator("#hits h2 a").first.click()
-        assert re.match(r"/m/\d+/", address(page))
 
 
 # --- acting in place --------------------------------------------------------------------------------------------------

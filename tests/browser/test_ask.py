@@ -60,12 +60,6 @@ def test_query_is_edited_as_text(open_page):
     expect(box).to_have_value("tea")
 
 
-def test_text_that_a_link_changes_is_in_the_box(open_page):
-    page = open_page("/explore/?q=tea")
-    page.evaluate("htmx.ajax('GET', '/explore/?q=kettle', {target: '#explorer', swap: 'morph show:none'})")
-    expect(page.locator("#q")).to_have_value("kettle")
-
-
 def test_new_memories_are_announced_and_shown_on_request(open_page):
     page = open_page("/explore/?type=note")
     expect(page.locator("#total")).to_have_text("6 memories of 14")

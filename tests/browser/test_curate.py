@@ -37,34 +37,6 @@ def test_a_tag_is_split_by_ticking_and_the_list_is_where_it_was(open_page):
     open_page.complaints[:] = [text for text in open_page.complaints if "Failed to load resource" not in text]
 
 
-def test_a_tag_is_split_by_results_that_are_ticked_or_by_all_that_match(open_page):
-    page = open_page("/curate/tag/kettle/")
-    page.get_by_role("link", name="Choose among 2 memories").click()
-    # A tick before the scripts run asks for nothing.
-    page.wait_for_load_state()
-    page.locator(f"#tick-{Memory.objects.get(external_id='t2').pk}").check()
-    page.get_by_role("button", name="Split…").click()
-    expect(page.get_by_role("radio", name=re.compile("kettle"))).to_have_count(2)  # the tag, and the entity
-    expect(page.get_by_role("radio", name="kettle 1").first).to_be_checked()
-    page.get_by_label("New name").fill("valve")
-    page.get_by_role("button", name="Preview the split").click()
-    page.get_by_role("button", name="Split", exact=True).click()
-    page.wait_for_url("**/explore/?tag=valve")
-    assert (tags("t2"), tags("t5")) == (["valve", "hardware"], ["kettle"])
-    page.get_by_role("button", name="Undo").click()
-    page.get_by_role("link", name="Choose among 2 memories").click()
-    page.wait_for_load_state()
-    # All bug fixes among them.
-    page.get_by_role("checkbox", name=re.compile(r"^bugfix, \d")).check()
-    page.get_by_role("link", name="Edit all 1…").click()
-    page.get_by_text("Split a term").click()
-    page.get_by_label("New name").fill("kettle-faults")
-    page.get_by_role("button", name="Preview the split").click()
-    page.get_by_role("button", name="Split", exact=True).click()
-    page.wait_for_url("**/explore/?type=bugfix&tag=kettle-faults")
-    assert (tags("t2"), tags("t5")) == (["kettle-faults", "hardware"], ["kettle"])
-
-
 def test_a_category_is_renamed_from_its_page_and_is_there_again_after_an_undo(open_page):
     page = open_page("/categories/yard/dock/")
     page.get_by_role("link", name="Curate", exact=True).click()

@@ -21,12 +21,6 @@ def total(page):
     return page.locator("#total")
 
 
-def unfold(page, name):
-    branch = page.locator("details.branch", has=page.locator(f'> summary[aria-label="Subcategories of {name}"]'))
-    if branch.get_attribute("open") is None:
-        branch.locator("> summary").click()
-
-
 @contextmanager
 def staying(page):
     """Actions within the page leave the document in place: nothing is loaded again."""
@@ -84,22 +78,6 @@ def test_searching_keeps_the_focus_and_leaves_one_entry(open_page):
     assert page.evaluate("history.length") == before + 1
     expect(page.locator("#q")).to_have_value("oolong tea")
     expect(page.locator(".hit mark").first).to_have_text(re.compile("oolong", re.IGNORECASE))
-
-
-def test_unified_search_drops_the_order_and_page_and_address_stay_together(open_page):
-    page = open_page("/explore/?q=kettle&project=tea")
-    refused = []
-    page.on("response", lambda response: response.status >= 400 and refused.append(response.url))
-    with staying(page):
-        page.get_by_label("Sort").select_option(label="Newest first")
-        page.wait_for_url("**sort=newest")
-        page.get_by_label("Match").select_option(label="Memories, entities, relationships")
-        page.wait_for_url("**/explore/?q=kettle&mode=unified&project=tea")
-        expect(page.get_by_label("Sort")).to_have_count(0)
-        page.get_by_role("link", name="Clear all").first.click()
-        page.wait_for_url("**/explore/?q=kettle&mode=unified")
-    assert refused == []
-    assert page.locator(".notice.error").count() == 0
 
 
 def test_part_that_arrives_late_does_not_bring_back_the_slice_before(open_page):
@@ -192,30 +170,6 @@ def test_page_is_small_and_fetches_parts_when_they_are_opened(open_page):
     assert page.locator("[data-bar] *").count() == 0
 
 
-def test_focus_goes_to_the_next_chip_and_then_to_the_total(open_page):
-    page = open_page("/explore/?tag=tea&type=note")
-    page.get_by_role("link", name="Remove filter: type note").press("Enter")
-    expect(page.locator(".chips").get_by_role("link", name="Remove filter: tag tea")).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(total(page)).to_be_focused()
-    expect(page).to_have_url(re.compile(r"/explore/$"))
-
-
-def test_tree_fetches_a_level_and_ticks_in_it(open_page):
-    page = open_page("/explore/")
-    unfold(page, "Yard")
-    unfold(page, "Dock")
-    page.get_by_role("checkbox", name=re.compile(r"^Crane, \d")).check()
-    expect(page).to_have_url(re.compile(r"\?category=yard%2Fdock%2Fcrane$"))
-    expect(page.get_by_role("checkbox", name=re.compile(r"^Crane, \d"))).to_be_checked()
-    # Another filter leaves the branch open and the tick in place.
-    page.locator("#facet-type .value input").first.check()
-    expect(page).to_have_url(re.compile(r"\?type=\w+&category=yard%2Fdock%2Fcrane$"))
-    page.get_by_role("link", name=re.compile("Remove filter: category")).click()
-    expect(page).to_have_url(re.compile(r"\?type=\w+$"))
-    expect(page.locator("#facet-category input:checked")).to_have_count(0)
-
-
 # --- the histogram --------------------------------------------------------------------------------------------------
 
 
@@ -272,37 +226,6 @@ def test_brush_by_keyboard(open_page):
     expect(page.locator("#handle-to")).to_be_focused()
 
 
-DATES = [
-    pytest.param("from=2024-01-01T00%3A00%2B00%3A00&to=2024-02-29", "datetime-local", id="time and day"),
-    pytest.param(
-        "from=2024-01-05T10%3A00%3A00%2B00%3A00&to=2024-02-29T08%3A15%3A30%2B09%3A00", "datetime-local", id="seconds"
-    ),
-    pytest.param("from=2024-01-05T10%3A00%3A00.500000%2B00%3A00", "text", id="fraction of a second"),
-]
-
-
-@pytest.mark.parametrize(("dates", "kind"), DATES)
-def test_dates_that_nobody_changed_stay_as_they_were_asked(open_page, dates, kind):
-    page = open_page(f"/explore/?{dates}", timezone_id="Europe/Berlin")
-    page.wait_for_function(SETTLED)
-    first, last = page.locator("#date-from"), page.locator("#date-to")
-    expect(first).to_have_attribute("type", kind)
-    with staying(page):
-        page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
-        expect(page).to_have_url(re.compile(r"type=note"))
-    assert address(page) == f"/explore/?type=note&{dates}"
-    shown = last.input_value()
-    page.locator("#dates > summary").press("Enter")
-    expect(first).to_be_visible()
-    with staying(page):
-        first.fill("2024-01-07T09:30")
-        first.blur()
-        expect(page).to_have_url(re.compile(r"from=2024-01-07"))
-    assert address(page).startswith("/explore/?type=note&from=2024-01-07T09%3A30")
-    assert address(page).endswith(dates.partition("&")[2])
-    assert last.input_value() == shown
-
-
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 
@@ -348,39 +271,6 @@ def test_shortcuts(open_page):
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     expect(page.locator("#shortcuts")).to_be_hidden()
-
-
-@pytest.mark.parametrize("path", ["/categories/", "/status/", "/review/", "/facets/tag/"])
-def test_search_is_in_every_header_and_the_keys_listed_are_those_of_the_page(open_page, path):
-    page = open_page(path)
-    page.keyboard.press("?")
-    listed = page.locator("#shortcuts dt").all_inner_texts()
-    assert "/" in listed
-    assert "Enter" not in listed
-    assert ("j k" in listed) == (path == "/review/")
-    page.keyboard.press("Escape")
-    page.keyboard.press("/")
-    expect(page.locator("#q")).to_be_focused()
-    page.keyboard.type("kettle")
-    page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile(r"/explore/\?q=kettle$"))
-
-
-def test_theme_is_kept_for_the_server(open_page):
-    page = open_page("/explore/")
-    page.get_by_role("button", name="Account").click()
-    theme = page.locator("[data-theme-switch]")
-    theme.click()
-    expect(theme).to_have_text("Theme Light")
-    theme.click()
-    expect(theme).to_have_text("Theme Dark")
-    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    assert 'data-theme="dark"' in page.request.get(page.url).text()
-
-
-def test_time_zone_of_the_browser_is_used(open_page):
-    page = open_page("/explore/?q=kettle+valve", timezone_id="Asia/Tokyo")
-    expect(page.locator(".hit time").first).to_have_attribute("title", "6 Jan 2024, 08:30 JST")
 
 
 # --- narrow screens -------------------------------------------------------------------------------------------------
@@ -504,39 +394,3 @@ def test_memory_text_runs_nothing(open_page, site):
     expect(page.locator(".memory h1")).to_have_text("<img src=x onerror=window.ran=1>")
     assert page.evaluate("window.ran") is None
     assert page.locator("main img").count() == 0
-
-
-def test_way_to_look_for_a_text_is_chosen_by_keyboard_and_kept(open_page):
-    page = open_page("/explore/?q=kettle")
-    with staying(page):
-        page.get_by_label("Match").focus()
-        page.keyboard.press("ArrowDown")
-        page.wait_for_url("**/explore/?q=kettle&mode=semantic")
-    with staying(page):
-        page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
-        page.wait_for_url("**mode=semantic&type=note")
-    assert page.get_by_label("Match").input_value() == "semantic"
-
-
-@pytest.mark.parametrize("scripts", [True, False])
-def test_navigation_on_a_narrow_screen_is_a_menu_in_the_header(open_page, scripts):
-    page = open_page("/explore/", java_script_enabled=scripts, **PHONE)
-    menu = page.locator("#menu")
-    expect(menu).to_be_hidden()
-    button = page.get_by_role("button", name="Menu")
-    assert button.bounding_box()["y"] < 56
-    button.tap()
-    for name in ("Explore", "Categories", "Graph", "Review"):
-        expect(menu.get_by_role("link", name=name)).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(menu).to_be_hidden()
-    account = page.get_by_role("button", name="Account")
-    account.tap()
-    for name in ("Keys", "Status", "API"):
-        expect(page.locator("#user-menu").get_by_role("link", name=name)).to_be_visible()
-    expect(page.locator("#user-menu").get_by_role("button", name="Shortcuts")).to_be_visible(visible=scripts)
-    page.keyboard.press("Escape")
-    expect(account).to_be_focused()
-    button.tap()
-    menu.get_by_role("link", name="Categories").tap()
-    expect(page).to_have_url(re.compile("/categories/$"))

@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import Error, expect
+from playwright.sync_api import expect
 
 from access.viewer import command_viewer
 from memories.models import Memory
@@ -110,44 +110,6 @@ def test_everything_is_reachable_without_scripts_and_by_keyboard(open_page, tmp_
     jobs_run()
     assert not Memory.objects.exists()
     assert User.objects.exists()
-
-
-def test_buttons_keep_the_focus_while_the_progress_is_shown(open_page, tmp_path):
-    file = tmp_path / "note.jsonl"
-    file.write_text('{"content": "The kettle leaks."}\n')
-    page = open_page("/imports/")
-    page.get_by_label("Drop files or a folder here, or choose files").set_input_files(file)
-    page.get_by_role("button", name=re.compile("^Import")).click()
-    cancel = page.get_by_role("button", name="Cancel")
-    cancel.focus()
-    ImportJob.objects.update(state="running", read=7)
-    expect(page.get_by_text("7 records read.")).to_be_visible()
-    expect(cancel).to_be_focused()
-    cancel.press("Enter")
-    ImportJob.objects.update(state="failed", error="It was cancelled; nothing was written.")
-    expect(page.get_by_role("heading", level=1)).to_have_text("note.jsonl cancelled")
-    # Nothing is asked for any more.
-    with pytest.raises(Error, match="Timeout"), page.expect_request("**/imports/*/", timeout=2_500):
-        pass
-
-
-def test_several_files_are_sent_as_one_and_their_columns_chosen(open_page, tmp_path):
-    (tmp_path / "notizen.csv").write_text("Nummer,Notiz\n7,Der Kessel leckt.\n")
-    (tmp_path / "tea.jsonl").write_text('{"title": "All about tea", "content": "Tea is hot."}\n')
-    page = open_page("/imports/")
-    field = page.get_by_label("Drop files or a folder here, or choose files")
-    field.set_input_files([tmp_path / "tea.jsonl", tmp_path / "notizen.csv"])
-    expect(page.get_by_role("heading", level=1)).to_have_text("notizen.csv and 1 more ready to import")
-    rows = page.get_by_role("region", name="The first rows as they were read").get_by_role("row")
-    expect(rows).to_have_count(2)
-    page.get_by_label("Notiz").select_option("text of the memory")
-    expect(rows).to_have_count(3)
-    expect(rows.nth(1)).to_contain_text("Der Kessel leckt.")
-    page.get_by_role("button", name=re.compile("^Import")).click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("notizen.csv and 1 more waiting")
-    jobs_run()
-    expect(page.get_by_role("heading", level=1)).to_have_text("notizen.csv and 1 more imported")
-    assert sorted(Memory.objects.values_list("title", flat=True)) == ["All about tea", "Der Kessel leckt."]
 
 
 def test_upload_is_cancelled_and_another_file_of_its_name_and_size_is_another_upload(open_page, tmp_path):

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from django.contrib.sessions.models import Session
 from django.core.management import CommandError, call_command
-from django.db import connection, connections
+from django.db import connections
 from django.utils import timezone
 
 from access.viewer import command_viewer
@@ -236,26 +236,6 @@ def test_two_servers_of_a_folder_do_not_make_the_same_backup(folder):
         with pytest.raises(BackupError, match="Another process is making a backup"):
             backup_schedule.backup_now()
     assert names(folder) == []
-
-
-def test_schedule_runs_with_the_server_and_reports_a_failure(folder, monkeypatch, caplog):
-    def failed(path, stop):
-        raise BackupError("The disk is full.")
-
-    over = threading.Event()
-    monkeypatch.setattr(connection, "close", over.set)  # after the first attempt
-    monkeypatch.setattr(backup_schedule, "connection", connection)
-    monkeypatch.setattr(backup_schedule, "backup_create", failed)
-    backup_schedule._follow(over)
-    assert [record.getMessage() for record in caplog.records] == [
-        "The scheduled backup failed, and is tried again in ten minutes. The disk is full."
-    ]
-    shown = _last_backup(datetime.now(UTC))
-    assert (shown.state, shown.now) == ("Watch", "never")
-    assert shown.words.endswith("The last one failed: The disk is full.")
-    monkeypatch.setattr(backup_schedule, "backup_create", lambda path, stop: path.touch() or MANIFEST)
-    backup_schedule.backup_now()
-    assert (_last_backup(datetime.now(UTC)).state, names(folder)[1:]) == ("OK", [])
 
 
 @pytest.mark.django_db

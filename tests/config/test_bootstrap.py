@@ -162,30 +162,7 @@ def test_model_is_fetched_and_its_weights_compared_once(place, calls, monkeypatc
     assert bootstrap.MODEL.exists()
 
 
-def test_model_with_other_weights_ends_the_installation(place, calls):
-    calls.model_code = 1
-    for _ in range(2):
-        with pytest.raises(SystemExit, match="The model of search by meaning is not installed"):
-            bootstrap.main([])
-    assert calls.models == 2
-
-
 # --- what goes wrong ------------------------------------------------------------------------------------------------
-
-
-def test_failed_install_is_told_and_tried_again(place, calls):
-    calls.code = 1
-    for _ in range(2):
-        with pytest.raises(SystemExit, match="pip could not install the packages"):
-            bootstrap.main([])
-    assert len(calls) == 2
-
-
-def test_environment_whose_python_is_gone_is_made_anew(place, calls, capsys):
-    bootstrap.PYTHON.unlink()
-    bootstrap.main([])
-    assert calls[0][1:] == ["-m", "venv", str(place / ".venv")]
-    assert "creating it again" in capsys.readouterr().out
 
 
 def test_bootstrap_needs_nothing_but_the_standard_library():

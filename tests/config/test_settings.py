@@ -1,7 +1,6 @@
 """The readers of the environment: a wrong value is refused with its name, the value and what is allowed."""
 
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -43,14 +42,6 @@ def test_proxy_that_terminates_tls_is_believed_only_if_there_is_one(tmp_path):
     assert settings_of(tmp_path, *names) == [None, 0, False, False]
     behind = settings_of(tmp_path, *names, BEHIND_TLS_PROXY="1", HSTS_SECONDS="3600")
     assert behind == [["HTTP_X_FORWARDED_PROTO", "https"], 3600, True, True]
-
-
-@pytest.mark.parametrize(
-    ("status", "logged"), [pytest.param(404, 0), pytest.param(400, 0), pytest.param(503, 0), pytest.param(500, 1)]
-)
-def test_log_has_a_line_for_what_is_not_the_fault_of_the_client(status, logged, caplog):
-    logging.getLogger("django.request").error("%s", status, extra={"status_code": status})
-    assert len(caplog.records) == logged
 
 
 @pytest.mark.parametrize(

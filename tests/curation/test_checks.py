@@ -71,18 +71,6 @@ def test_what_is_damaged_is_told_and_mended(corpus, curator, damage, told, exact
         assert dump() == before
 
 
-def test_rings_are_left_to_a_person(corpus, curator):
-    heat, boiling = Concept.objects.get(name="heat"), Concept.objects.get(name="boiling")
-    Concept.objects.filter(pk=heat.pk).update(broader_ids=[boiling.pk])
-    Category.objects.filter(path="guests").update(parent=Category.objects.get(path="guests/tables"))
-    left = vocabulary_mend(viewer=curator)
-    assert {finding.text for finding in left if finding.by_hand} >= {
-        f"the concept heat (#{heat.pk}) is broader than itself.",
-        f"the concept boiling (#{boiling.pk}) is broader than itself.",
-    }
-    assert any("is below itself" in finding.text for finding in left)
-
-
 def test_the_command_tells_mends_and_ends_with_what_it_found(corpus, capsys):
     call_command("check_vocabulary")
     assert capsys.readouterr().out == "The vocabulary and the memories agree.\n"

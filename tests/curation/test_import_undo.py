@@ -72,6 +72,16 @@ def test_undo_puts_back_what_the_batch_changed(jsonl):
     assert everything() == before
 
 
+def test_undo_puts_back_a_memory_that_the_batch_changed_twice(jsonl):
+    run(jsonl({"id": "old", "content": "Old."}))
+    superseding = {"id": "new", "content": "New.", "supersedes": ["old"]}
+    run(jsonl({"id": "old", "content": "Old.", "state": "proposed"}, superseding))
+    assert Memory.objects.get(external_id="old").state == "superseded"
+    run(undo=last_batch().pk)
+    old = Memory.objects.get()
+    assert (old.external_id, old.state, old.superseded_by) == ("old", "active", None)
+
+
 def test_undo_dates_the_sessions_of_what_it_removes_again(jsonl):
     run(jsonl({"id": "late", "project": "a", "content": "Late.", "session": "s", "created_at": "2026-02-02"}))
     run(jsonl({"id": "soon", "project": "a", "content": "Soon.", "session": "s", "created_at": "2026-01-01"}))

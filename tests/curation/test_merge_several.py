@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from access.keys import make_key
 from access.models import Membership
 from access.viewer import Viewer
-from categories.models import Category, CategoryLink, Concept, Entity, LocalText, TagAlias
+from categories.models import Category, CategoryLink, LocalText, TagAlias
 from curation.checks import findings
 from curation.models import Curation
 from curation.schemas import Merge
@@ -50,17 +50,6 @@ def test_categories_go_into_those_above_them_by_one_change_with_one_undo(corpus,
     assert under["kitchen/oven"] <= with_category("kitchen")
     assert under["yard/dock"] | under["yard/wood"] <= with_category("yard")
     assert [line.after for line in done.plan.lines if line.what == "merges into"] == ["kitchen", "yard", "yard"]
-    curation_undo(curation_id=done.curation.pk, viewer=curator)
-    assert dump() == before
-
-
-def test_category_and_the_one_above_it_both_go_up(corpus, curator):
-    memory_create(record=MemoryRecord(content="A small one.", categories=("Kitchen/Brewing/Cups",)), viewer=curator)
-    before = dump()
-    inside = with_category("kitchen/brewing") | with_category("kitchen/brewing/cups")
-    done = merge(curator, kind="category", sources=["kitchen/brewing", "kitchen/brewing/cups"], into_parents=True)
-    assert inside <= with_category("kitchen")
-    assert not Category.objects.filter(path__startswith="kitchen/brewing").exists()
     curation_undo(curation_id=done.curation.pk, viewer=curator)
     assert dump() == before
 
@@ -111,18 +100,6 @@ def test_categories_below_one_another_become_one(corpus, curator):
     assert dump() == before
 
 
-def test_concepts_and_entities_become_one_and_come_back(corpus, curator):
-    before = dump()
-    concepts = merge(curator, kind="concept", sources=["safety", "maintenance", "boiling"], target="hospitality")
-    assert Concept.objects.get(name="hospitality").aliases == ["safety", "maintenance", "boiling"]
-    entities = merge(curator, kind="entity", sources=["person:Ada", "tool:kettle"], target="person:Mio")
-    assert Entity.objects.get(name="Mio", entity_type="person").aliases == ["Ada", "kettle", "tool:kettle"]
-    assert [entities.plan.memories, entities.curation.merged != {}] == [4, True]
-    for done in (entities, concepts):
-        curation_undo(curation_id=done.curation.pk, viewer=curator)
-    assert dump() == before
-
-
 def test_a_term_between_others_keeps_them_from_becoming_one(corpus, curator):
     asked = Merge(kind="concept", sources=["safety", "heat"], target="boiling")
     plan = curation_plan(operation=asked, viewer=curator)
@@ -154,43 +131,6 @@ def test_a_curator_of_one_project_merges_tags_there_alone(corpus, curator):
 def page(client, corpus):
     client.force_login(User.objects.create_superuser("curator"))
     return client
-
-
-def test_categories_with_a_single_memory_are_merged_upwards_from_their_list(page):
-    listed = html_of(page.get("/categories/?show=single"))
-    leads = re.search(r'<a class="button" href="(/curate/merge/category/[^"]+)">Merge \d+ categor', listed)
-    form = html_of(page.get(leads[1].replace("&amp;", "&")))
-    assert re.search(r'value="parents"\s+aria-label="Merge each into the category above it"\s+checked', form)
-    terms = re.findall(r'type="checkbox" name="term" value="([^"]+)"', form)
-    preview = html_of(page.get("/curate/merge/category/", {"term": terms, "target": "parents", "do": "preview"}))
-    assert "Merge the categor" in preview
-    sent = {}
-    for name, value in HIDDEN.findall(preview):
-        sent.setdefault(name, []).append(value)
-    page.post("/curate/merge/category/", sent)
-    assert Curation.objects.get().title.startswith("Merged the categor")
-    assert not Category.objects.filter(pk__in=[term.lstrip("#") for term in terms]).exists()
-    assert findings() == []
-
-
-def test_ticked_tags_are_merged_into_the_one_that_most_memories_have(page):
-    before = dump()
-    listed = html_of(page.get("/facets/tag/?sort=name&q=&tag=guests&tag=kettle&tag=tea"))
-    assert "Merge 3 tags…" in listed
-    asked = {"tag": ["guests", "kettle", "tea"], "type": "note", "next": "/facets/tag/?sort=name"}
-    form = page.get("/curate/merge/tag/", asked, follow=True)
-    assert form.redirect_chain[0][0].startswith("/curate/merge/tag/?term=guests&term=kettle&term=tea&next=")
-    text = html_of(form)
-    assert 'value="tea" aria-label="Keep tea" checked' in text
-    preview = html_of(page.get("/curate/merge/tag/", {"term": ["guests", "kettle", "tea"], "target": "tea"}))
-    assert "Merge the tags guests and kettle into tea" in preview
-    assert dump() == before
-    sent = {"term": ["guests", "kettle", "tea"], "target": "tea", "token": dict(HIDDEN.findall(preview))["token"]}
-    done = page.post("/curate/merge/tag/", {**sent, "next": "/facets/tag/?sort=name"})
-    assert done.headers["Location"] == "/facets/tag/?sort=name"
-    assert tags("t2") == ["tea", "hardware"]
-    page.post(f"/curate/undo/{Curation.objects.get().pk}/")
-    assert dump() == before
 
 
 def test_ticked_tags_are_removed_from_their_memories_in_every_state_and_come_back(page):

@@ -95,10 +95,13 @@ def test_a_duplicate_link_keeps_the_person_who_made_it_and_the_better_weight(cor
     ConceptLink.objects.filter(memory_id=number("t1"), concept_id=temperature).update(weight=0.7)
     vocabulary_mend(viewer=curator)
     apply(curator, Relate(kind="concept", term="heat", how="narrower", other="temperature", remove=True))
-    plan = apply(curator, Merge(kind="concept", source="heat", target="temperature")).plan
-    assert [(figure.moved, figure.collapsed) for figure in plan.figures] == [(0, 1)]
+    before = dump()
+    merged = apply(curator, Merge(kind="concept", source="heat", target="temperature"))
+    assert [(figure.moved, figure.collapsed) for figure in merged.plan.figures] == [(0, 1)]
     link = ConceptLink.objects.get(memory_id=number("t1"))
     assert (link.concept_id, link.made_by, link.weight) == (temperature, "human", 0.7)
+    curation_undo(curation_id=merged.curation.pk, viewer=curator)
+    assert dump() == before
 
 
 def test_an_old_path_goes_on_finding_its_category_and_what_comes_by_it(corpus, curator):

@@ -55,15 +55,6 @@ def test_projects_of_others_are_neither_listed_nor_counted(key):
     assert get(key("attic"), "/projects")["projects"][0]["memories"] == 0
 
 
-def test_projects_are_searched_sorted_and_paged(key):
-    client = key()
-    assert [row["slug"] for row in get(client, "/projects?sort=slug")["projects"]] == ["boat", "tea"]
-    assert [row["slug"] for row in get(client, "/projects?search=YARD")["projects"]] == ["boat"]
-    reply = get(client, "/projects?page_size=1&page=2")
-    assert ([row["slug"] for row in reply["projects"]], reply["has_more"], reply["total"]) == (["boat"], False, 2)
-    assert "prject" in get(client, "/projects?prject=x", 422)["detail"]
-
-
 def test_tags_come_with_counts_and_aliases(key, engine):
     TagAlias.objects.create(alias="chai", tag="tea")
     reply = get(key(), "/tags?page_size=2")

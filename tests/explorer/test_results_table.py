@@ -52,22 +52,6 @@ def test_every_cell_has_the_values_of_its_memory():
     }
 
 
-@pytest.mark.parametrize(
-    ("query", "key", "is_sorted", "url"),
-    [
-        ("view=table", "created", "descending", "/explore/?sort=oldest&view=table"),
-        ("view=table&sort=oldest", "created", "ascending", "/explore/?view=table"),
-        ("view=table", "title", "", "/explore/?sort=title&view=table"),
-        ("view=table&sort=title", "title", "ascending", "/explore/?view=table"),
-        ("view=table&q=tea", "created", "", "/explore/?q=tea&sort=newest&view=table"),
-    ],
-)
-def test_a_heading_sorts_and_a_second_click_turns_the_order_around(query, key, is_sorted, url):
-    table = context_of(query).table
-    (heading,) = [one for one in (table.title, *table.headings) if one.key == key]
-    assert (heading.sorted, heading.sort_url) == (is_sorted, url)
-
-
 @pytest.fixture
 def reader(corpus):
     client = Client()

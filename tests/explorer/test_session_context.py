@@ -10,7 +10,6 @@ from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from text.tokens import estimated_tokens
-from web.params import QueryError
 
 pytestmark = pytest.mark.django_db
 
@@ -69,11 +68,6 @@ def test_hook_reads_the_context_as_text(corpus):
     wrong = client.get("/api/context?budget=20")
     assert wrong.status_code == 422
     assert "budget: 20 is too small" in wrong.json()["detail"]
-
-
-def test_unknown_argument_of_a_context_is_refused():
-    with pytest.raises(QueryError, match="projekt: is not a parameter"):
-        context(projekt="tea")
 
 
 def test_what_is_only_proposed_is_nowhere_listed_as_decided(corpus):

@@ -59,11 +59,3 @@ def test_calls_are_the_same_search(reader):
     reply = Client(headers={"Authorization": f"Bearer {key}"}).get(address).json()
     assert reply["filters"] == {"q": "tea", "mode": "keyword", "tag": ["green"]}
     assert json.loads(unescape(agent).removeprefix("search ")) == {"query": "tea", "mode": "keyword", "tag": ["green"]}
-
-
-# The legs of a unified search are threads, which do not wait for the index of a test.
-@pytest.mark.parametrize("engine", ["postgres"], indirect=True)
-def test_unified_results_are_no_file(reader):
-    menu = menu_of(reader, "/explore/?q=tea&mode=unified")
-    assert ">Use elsewhere…</summary>" in menu
-    assert "download" not in menu

@@ -1,14 +1,10 @@
 """The process that follows sources, and the pages and the API about them."""
 
 import os
-import threading
-from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import User
-from django.utils import timezone
 
 from access.keys import make_key
 from access.viewer import command_viewer, viewer_of_user
@@ -20,10 +16,9 @@ from tests.memories.foreign import write_database
 from tests.memories.test_importers_claude_mem import OBSERVATION, PRESENT, SESSION, VERSIONS
 from transfer.follow import process as following
 from transfer.follow import watch
-from transfer.follow.process import Follower, follower_started
-from transfer.follow.services import source_gone_settle, source_new, source_stop
+from transfer.follow.process import Follower
+from transfer.follow.services import source_new, source_stop
 from transfer.follow.sync import source_has_changed
-from transfer.follow.watch import SourceWatch
 from transfer.formats.registry import importer_for
 from transfer.models import ImportJob
 from transfer.process import jobs_run
@@ -144,45 +139,6 @@ def test_folder_is_looked_through_only_after_the_system_reported_a_change_in_it(
     assert Memory.objects.get(title="Sencha").content == "# Sencha\n\nSteamed."
 
 
-def test_folders_that_are_not_read_are_not_watched(again, notes, tmp_path):
-    (tmp_path / "other").mkdir()
-    (notes / "linked").symlink_to(tmp_path / "other", target_is_directory=True)
-    (notes / "node_modules" / "package").mkdir(parents=True)
-    assert again() == 1
-    while again():
-        pass
-    (tmp_path / "other" / "note.md").write_text("# Of others")
-    (notes / "node_modules" / "package" / "readme.md").write_text("# Of a package")
-    assert again() == 0
-
-
-def test_folder_that_is_replaced_is_looked_through_and_watched_anew(again, notes, tmp_path):
-    notes.rename(tmp_path / "former")
-    again()
-    assert FollowedSource.objects.get().error == f"{notes}: is not there."
-    (tmp_path / "former").rename(notes)
-    assert [again() for _ in range(2)] == [1, 0]
-    (notes / "oolong.md").unlink()
-    assert again() == 1
-    assert Memory.objects.get().state == "deleted"
-
-
-def test_answer_of_somebody_is_followed_though_nothing_changed_in_the_folder(again):
-    source_gone_settle(FollowedSource.objects.get(), delete=True)
-    assert again() == 1
-
-
-def test_system_that_misses_a_change_is_not_relied_on_any_more(again, follower, notes, monkeypatch):
-    monkeypatch.setattr(SourceWatch, "_reported", lambda self, path: False)
-    (notes / "oolong.md").write_text("# Oolong\n\nRolled.")
-    assert again() == 0
-    monkeypatch.setattr(watch, "_CHECK_SECONDS", 0.0)
-    for one in follower._watches.values():
-        one._check_at = 0.0
-    assert [again() for _ in range(4)] == [1, 1, 1, 1]
-    assert Memory.objects.get().content == "# Oolong\n\nRolled."
-
-
 def test_folder_that_the_system_does_not_watch_is_looked_through(notes, looks, monkeypatch):
     def refuse(*paths, **options):
         raise OSError("the limit of watches is reached")
@@ -195,25 +151,6 @@ def test_folder_that_the_system_does_not_watch_is_looked_through(notes, looks, m
         follower._due.clear()
         follower.once()
     assert (len(looks), Memory.objects.count()) == (3, 1)
-
-
-def test_process_that_follows_is_started_once_there_is_a_source(notes, monkeypatch):
-    monkeypatch.setattr(following, "_LOOK_SECONDS", 0.01)
-    started = threading.Event()
-    arguments = []
-    there = [False, False, True]
-    monkeypatch.setattr(
-        following, "FollowedSource", SimpleNamespace(objects=SimpleNamespace(exists=lambda: there.pop(0)))
-    )
-
-    def start(process):
-        arguments.append(process._arguments)
-        started.set()
-
-    with follower_started(start):
-        assert started.wait(60)
-    assert arguments == [["follow_sources", "--skip-checks"]]
-    assert FollowedSource.objects.count() == 0
 
 
 @pytest.fixture
@@ -251,27 +188,6 @@ def test_imports_list_what_is_followed_with_its_memories_and_conflicts(owner, co
     page = html_of(owner.get(f"/imports/followed/{source.pk}/"))
     assert ">1 new</p>" in page
     assert f'<a class="link" href="/m/{Memory.objects.get().pk}/">' in page.partition("Its newest memories")[2]
-
-
-def test_source_that_was_just_named_is_shown_as_being_read_until_it_is(owner, notes, tmp_path):
-    source = followed(notes)
-    for path in ("/imports/", f"/imports/followed/{source.pk}/"):
-        page = html_of(owner.get(path))
-        assert "being read for the first time" in page
-        assert 'hx-trigger="every 2s"' in page
-        assert "No process follows sources" not in page
-    Follower().once()
-    for path, id_ in (("/imports/", "followed"), (f"/imports/followed/{source.pk}/", "source")):
-        fragment = html_of(owner.get(path, headers={"HX-Request": "true"}))
-        assert fragment.lstrip().startswith(f"<{'section' if id_ == 'followed' else 'div'}")
-        assert f'id="{id_}"' in fragment
-        assert "every 2s" not in fragment
-    assert "1 memory" in html_of(owner.get("/imports/", headers={"HX-Request": "true"}))
-
-    FollowedSource.objects.update(read_at=None, created_at=timezone.now() - timedelta(minutes=2))
-    page = html_of(owner.get("/imports/"))
-    assert "not read yet" in page
-    assert "No process follows sources" in page
 
 
 @pytest.mark.parametrize(
@@ -412,15 +328,3 @@ def test_only_known_places_are_looked_at_before_they_are_followed(owner, monkeyp
     monkeypatch.setattr("transfer.follow.sources.importer_for", lambda path: pytest.fail(f"{path} was read"))
     page = owner.post("/imports/start/", {"path": [path], "follow": "1"}, follow=True)
     assert "is not among the known places of this machine" in html_of(page)
-
-
-def test_place_that_is_named_twice_is_followed_once(owner, store):
-    owner.post("/imports/start/", {"path": [str(store), str(store)], "follow": "1"})
-    assert FollowedSource.objects.count() == 1
-
-
-def test_place_that_cannot_be_read_any_more_is_refused_with_the_reason(owner, store):
-    store.write_bytes(b"no database")
-    page = owner.post("/imports/start/", {"path": [str(store)], "follow": "1"}, follow=True)
-    assert f"{store}: " in html_of(page)
-    assert not FollowedSource.objects.exists()

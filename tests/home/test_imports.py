@@ -5,12 +5,11 @@ import threading
 import time
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 
@@ -20,7 +19,7 @@ from access.viewer import command_viewer, viewer_of_user
 from memories.models import ImportBatch, Memory, Project
 from tests.home.conftest import make_previews_when_asked
 from tests.html import html_of
-from transfer import jobs, previews, uploads
+from transfer import jobs, uploads
 from transfer import process as import_process
 from transfer.formats.base import ImportFailedError, Options, Reading, SourceRecord
 from transfer.formats.importer import Importer
@@ -304,24 +303,6 @@ def test_file_is_uploaded_previewed_and_imported_without_scripts(owner):
     assert "<small>undone</small>" in html_of(owner.get(uploaded.url))
 
 
-def test_file_that_nothing_reads_is_named_and_can_be_removed(owner, place):
-    uploaded = owner.post("/imports/upload/", {"file": SimpleUploadedFile("a.bin", b"\x00\x01\x02")})
-    page = html_of(owner.get(uploaded.url))
-    assert "a.bin: this is neither text nor a kind of file that is known" in page
-    assert "a.bin <small>cannot be imported</small>" in page
-    assert str(place) not in page
-    assert owner.post(f"{uploaded.url}remove/").url == "/imports/"
-    assert not ImportJob.objects.exists()
-    assert list((place / "uploads").iterdir()) == []
-
-
-def test_a_failed_import_says_why(owner, jsonl):
-    with pytest.raises(CommandError):
-        call_command("import_memories", str(jsonl({"id": "a", "content": "Tea.", "importance": 3})), verbosity=0)
-    page = html_of(owner.get("/imports/"))
-    assert "<b>Failed.</b> none of its 1 records could be read; the first, line 1: importance: 3 is too large" in page
-
-
 def test_a_failed_upload_says_why_without_where_it_is_stored(owner, client, place):
     headers = key("read", "write", "curate")
     lines = b'{"id": "a", "content": "Tea.", "importance": 3}\n'
@@ -364,15 +345,6 @@ def test_interrupted_job_is_named_and_can_be_tried_again(owner):
     assert "These are the memories of an invented team." in html_of(owner.get("/"))
 
 
-def test_job_of_a_live_process_goes_on_after_the_machine_slept(owner, place):
-    owner.post("/imports/start/", {"sample": 1})
-    job = ImportJob.objects.get()
-    ImportJob.objects.update(state="running", beat_at=timezone.now() - timedelta(hours=9))
-    with jobs.at_work():
-        assert "importing</small>" in html_of(owner.get(f"/imports/{job.pk}/"))
-    assert "It was interrupted; nothing was written." in html_of(owner.get(f"/imports/{job.pk}/"))
-
-
 def test_uploads_that_nobody_imported_are_removed_after_days(place, monkeypatch):
     old = upload_begin(files=[FileToSend("old.csv", 10)], viewer=command_viewer())
     ImportJob.objects.update(created_at=timezone.now() - timedelta(days=3))
@@ -384,40 +356,6 @@ def test_uploads_that_nobody_imported_are_removed_after_days(place, monkeypatch)
         upload_begin(files=[FileToSend("big.csv", 10)], viewer=command_viewer())
     with pytest.raises(uploads.UploadRefusedError, match="from 1 to 2,147,483,648"):
         upload_begin(files=[FileToSend("big.csv", 3 * 1024**3)], viewer=command_viewer())
-
-
-def test_failed_uploads_are_removed_after_days_too_and_announced_bytes_are_as_good_as_taken(place, monkeypatch):
-    failed = upload_begin(files=[FileToSend("failed.csv", 10)], viewer=command_viewer())
-    ImportJob.objects.update(state="failed", created_at=timezone.now() - timedelta(days=3))
-    upload_begin(files=[FileToSend("first.csv", 600)], viewer=command_viewer())
-    assert list(ImportJob.objects.values_list("name", flat=True)) == ["first.csv"]
-    assert not Path(failed.path).exists()
-    monkeypatch.setattr(uploads, "_SPARE", 0)
-    monkeypatch.setattr("transfer.uploads.shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
-    with pytest.raises(uploads.UploadRefusedError, match="not enough space"):
-        upload_begin(files=[FileToSend("second.csv", 600)], viewer=command_viewer())
-    assert upload_begin(files=[FileToSend("third.csv", 400)], viewer=command_viewer()).state == "uploading"
-
-
-def test_upload_with_a_long_name_is_stored_and_one_without_its_file_begins_again(place):
-    job = upload_begin(files=[FileToSend("茶" * 200 + ".jsonl", len(FILE))], viewer=command_viewer())
-    assert job.name == "茶" * 78 + ".jsonl"
-    Path(job.path).unlink()
-    with pytest.raises(jobs.JobStateError, match="was removed: begin the upload again"):
-        upload_append(job=job, offset=0, part=FILE)
-    again = upload_begin(files=[FileToSend("茶" * 200 + ".jsonl", len(FILE))], viewer=command_viewer())
-    assert again.pk != job.pk
-    assert upload_append(job=again, offset=0, part=FILE).state == "ready"
-
-
-def test_upload_that_was_started_meanwhile_is_not_removed(place):
-    job = upload_begin(files=[FileToSend("tea.jsonl", len(FILE))], viewer=command_viewer())
-    job = upload_append(job=job, offset=0, part=FILE)
-    looked_at = ImportJob.objects.get()
-    jobs.job_import(job=job, project="", viewer=command_viewer())
-    with pytest.raises(jobs.JobStateError, match="has just been started"):
-        jobs.job_remove(job=looked_at)
-    assert Path(job.path).exists()
 
 
 def test_a_job_whose_key_was_revoked_writes_nothing(client):
@@ -499,16 +437,3 @@ def test_undo_of_a_batch_that_is_refused_leaves_no_import_behind(owner, jsonl, m
     with pytest.raises(ImportForbiddenError):
         jobs.batch_undo_queue(batch_id=ImportBatch.objects.get().pk, viewer=command_viewer())
     assert not ImportJob.objects.exists()
-
-
-def test_columns_of_an_upload_that_was_just_removed_or_started_are_not_chosen(owner, monkeypatch):
-    table = b"Nummer,Notiz\n7,Oolong.\n"
-    job = upload_begin(files=[FileToSend("tea.csv", len(table))], viewer=command_viewer())
-    upload_append(job=job, offset=0, part=table)
-
-    def remove(*arguments, **options):
-        ImportJob.objects.all().delete()
-
-    monkeypatch.setattr(previews, "columns_check", remove)
-    reply = owner.post(f"/imports/{job.pk}/columns/", {"column": ["Notiz"], "field": ["content"]}, follow=True)
-    assert (reply.status_code, ImportJob.objects.exists()) == (404, False)

@@ -68,20 +68,6 @@ def test_every_number_of_the_overview_is_the_total_of_the_slice_behind_it(lately
         assert run(one.query, everyone).total == one.count, one
 
 
-def test_growth_by_type_adds_up_to_the_columns_and_projects_name_their_newest(lately, everyone):
-    found = overview(everyone, "2026-03-01", NOW)
-    assert sum(bar.all for bar in found.growth.bars) == 14
-    assert {part.label: sum(series.values()) for part, series in found.types} == {
-        "note": 6, "decision": 3, "bugfix": 2, "howto": 2, "idea": 1,
-    }  # fmt: skip
-    assert [(one.memories.label, one.memories.count, one.title) for one in found.newest] == [
-        ("Tea house", 8, "Cups"),
-        ("Boat yard", 6, "Launch in five steps"),
-    ]
-    assert found.newest[0].months[-1] == 1
-    assert sum(found.newest[0].months) == 4
-
-
 def test_viewer_of_one_project_sees_nothing_of_the_others(lately):
     found = overview(only("boat"), "2026-03-01", NOW)
     assert (found.corpus.count, found.changed.count, found.written.count) == (6, 1, 0)

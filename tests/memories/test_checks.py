@@ -6,7 +6,7 @@ from django.db import connection
 from django.db.backends.postgresql.base import DatabaseWrapper
 
 from memories import checks
-from memories.checks import cannot_connect, database_is_fit, vector_is_too_old, version_numbers, what_is_missing
+from memories.checks import cannot_connect, database_is_fit, what_is_missing
 
 
 def ids(messages):
@@ -82,40 +82,3 @@ def test_intarray_is_named_as_what_hides_the_indexes():
     (error,) = what_is_missing(connection)
     assert error.id == "memories.E008"
     assert "DROP EXTENSION intarray" in error.hint
-
-
-@pytest.mark.parametrize(
-    ("available", "installed", "hint"),
-    [
-        pytest.param("0.8.6", "0.5.1", "ALTER EXTENSION vector UPDATE", id="installed one is old"),
-        pytest.param("0.6.2", None, "Install pgvector 0.7", id="available one is old"),
-        pytest.param("0.6.2", "0.6.2", "Install pgvector 0.7", id="both are old"),
-    ],
-)
-def test_vector_without_halfvec_is_too_old(available, installed, hint):
-    (error,) = vector_is_too_old(available, installed)
-    assert error.id == "memories.E007"
-    assert hint in error.hint
-
-
-@pytest.mark.parametrize(
-    ("available", "installed"), [("0.7.0", None), ("0.8.6", "0.7.4"), ("0.10.0", "0.10.0"), ("1.0", None)]
-)
-def test_vector_with_halfvec_is_fit(available, installed):
-    assert vector_is_too_old(available, installed) == []
-
-
-def test_version_numbers_are_compared_as_numbers():
-    assert version_numbers("0.10.0") > version_numbers("0.7")
-    assert version_numbers("0.8.0beta1") == (0, 8, 0)
-
-
-@pytest.mark.django_db
-def test_an_index_beside_a_cluster_is_refused(monkeypatch, settings):
-    monkeypatch.setattr("memories.checks.is_distributed", lambda: True)
-    settings.SEARCH_ENGINE = "tantivy"
-    (error,) = database_is_fit(None, databases=["default"])
-    assert error.msg == "The memories are spread over a cluster, which SEARCH_ENGINE=tantivy cannot follow."
-    assert error.hint == "Set SEARCH_ENGINE=postgres. See docs/growing.md."
-    settings.SEARCH_ENGINE = "postgres"
-    assert database_is_fit(None, databases=["default"]) == []

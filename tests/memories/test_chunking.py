@@ -3,14 +3,12 @@
 import re
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memories.embedding.chunking import (
     Window,
-    as_offsets,
     chunk_text,
     embedded_text,
     spans_of,
@@ -51,10 +49,6 @@ def test_windows_cover_the_text_and_fit(text, tokenizer, size_and_overlap):
         assert not text[before.end : after.start].strip()
 
 
-def test_a_word_that_leaves_no_room_for_an_overlap_begins_a_window():
-    assert windows("a a a.", spans_of("a a a.", PIECES), 2, 1) == [Window(0, 3), Window(4, 6)]
-
-
 @given(texts, tokenizers, sizes_and_overlaps())
 def test_windows_cut_no_word_that_fits(text, tokenizer, size_and_overlap):
     size, overlap = size_and_overlap
@@ -93,18 +87,6 @@ def test_windows_overlap_by_no_more_than_said(text, tokenizer, size_and_overlap)
 def test_windows_of(text, size, overlap, expected):
     found = windows(text, spans_of(text, PIECES), size, overlap)
     assert [chunk_text(text, window.start, window.end) for window in found] == expected
-
-
-def test_overlap_as_large_as_the_window_is_refused():
-    with pytest.raises(ValueError, match="An overlap of 4 does not fit a window of 4"):
-        windows("a b c", as_offsets([(0, 1), (2, 3), (4, 5)]), 4, 4)
-
-
-def test_white_space_around_tokens_belongs_to_no_word():
-    # Some tokenizers give a word with the space before it, and white space as a token of its own.
-    offsets = np.array([(0, 1), (1, 3), (3, 5), (5, 6), (6, 8)], dtype=np.int32)
-    found = windows("a b c  d", offsets, 3, 0)
-    assert [chunk_text("a b c  d", window.start, window.end).strip() for window in found] == ["a b c", "d"]
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 
 from access.viewer import command_viewer
-from memories.embedding import query, vectors
+from memories.embedding import vectors
 from memories.embedding.models import (
     EmbedderUnavailableError,
     HashedWords,
     dimensions_of,
     load_embedder,
-    min_similarity,
     missing_packages,
     model_name,
 )
-from memories.embedding.query import EmbedderNotReadyError, QueryEmbedder, query_vector
+from memories.embedding.query import EmbedderNotReadyError, QueryEmbedder
 from memories.models import Chunk, EmbeddingModel
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -126,15 +125,6 @@ def test_what_stands_against_loading_is_told_and_tried_again_after_a_while(queri
     assert queries.vector("tea").model == "hashed-words"
 
 
-def test_unexpected_failure_is_a_reason_too(queries, loader, embedded, caplog):
-    loader.failure = RuntimeError("no memory left")
-    loader.may_go_on.set()
-    reason(queries)
-    until_loaded()
-    assert reason(queries) == "the model could not be loaded: no memory left"
-    assert "no memory left" in caplog.text
-
-
 def test_repeated_queries_are_kept_and_the_oldest_forgotten(queries, loader, embedded, monkeypatch):
     loader.may_go_on.set()
     reason(queries)
@@ -194,21 +184,7 @@ def test_other_model_in_the_same_place_is_refused(clock, embedded):
     assert reason(queries) == ("memories are embedded by hashed-words, but hashed-words is now another model")
 
 
-def test_one_that_is_loaded_at_the_start_is_there_at_the_first_query(embedded):
-    loaded = threading.Event()
-    query.load_in_background(loaded.set)
-    assert loaded.wait(20)
-    until_loaded()
-    assert query_vector("tea").model == "hashed-words"
-    assert query.not_ready_reason() == ""
-
-
 # --- which model --------------------------------------------------------------------------------------------------
-
-
-def test_packaged_model_is_named_and_known_without_loading_it():
-    assert model_name("") == "all-MiniLM-L6-v2"
-    assert min_similarity("") == 0.30
 
 
 def test_model_of_a_folder_is_named_by_what_is_in_it(tmp_path):
@@ -227,12 +203,6 @@ def test_model_of_a_folder_is_named_by_what_is_in_it(tmp_path):
     assert model_name(str(folder)) != name
     assert model_name("intfloat/e5-small-v2") == "intfloat/e5-small-v2"
     assert dimensions_of("intfloat/e5-small-v2") is None
-
-
-def test_models_can_be_switched_off(settings):
-    settings.WITHOUT_EMBEDDINGS = True
-    with pytest.raises(EmbedderUnavailableError, match="WITHOUT_EMBEDDINGS is set"):
-        load_embedder("hashed-words")
 
 
 # --- the real one -------------------------------------------------------------------------------------------------
@@ -256,24 +226,3 @@ def test_packaged_model_finds_what_is_meant(minilm):
     slow, oven = found @ minilm.encode_query("why is the server slow to answer?")
     assert slow > 0.3 > oven
     assert minilm.clone().encode(texts) == pytest.approx(found, abs=1e-5)
-
-
-@packaged
-@pytest.mark.filterwarnings("default")
-def test_query_longer_than_the_model_reads_means_all_of_its_parts(minilm):
-    bread = " ".join(
-        f"The dough rested for {n} minutes, and the crust was better than at {n - 5}." for n in range(20, 40)
-    )
-    vector = minilm.encode_query(f"{bread} At last: why does the database refuse new connections?")
-    assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-5)
-    beginning, connections = minilm.encode([bread, "Postgres is out of connections"])
-    assert vector @ beginning > 0.7
-    assert vector @ connections > beginning @ connections + 0.1
-
-
-@packaged
-def test_tokenizer_of_the_packaged_model_tells_where_its_tokens_are(minilm):
-    (offsets,) = minilm.offsets(["Naïve café, foo_bar!"])
-    assert offsets.tolist() == [[0, 5], [6, 10], [10, 11], [12, 15], [15, 16], [16, 19], [19, 20]]
-    (many,) = minilm.offsets(["word " * 5_000])
-    assert len(many) == 5_000

@@ -7,7 +7,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from access.viewer import Viewer
-from categories.models import ConceptLink, FormerPath, Relationship, TagAlias
+from categories.models import FormerPath, Relationship, TagAlias
 from memories.models import Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
@@ -289,9 +289,3 @@ def test_texts_that_are_not_public_are_exported_with_their_projects(db, jsonl):
 def test_a_memory_with_makers_of_another_form_is_refused(db, jsonl, made_by):
     lines = [{"record": "export", "version": 1}, {"content": "Tea.", "stored": {"number": 1, "made_by": made_by}}]
     assert "line 2: stored.made_by: is not what an export has there" in failing(jsonl(*lines))
-
-
-def test_makers_of_links_that_a_memory_does_not_have_are_left_out(db, jsonl):
-    made_by = {"categories": [["x", "human", 1.0]], "concepts": [["x", "human", 1.0]]}
-    run(jsonl({"record": "export", "version": 1}, {"content": "Tea.", "stored": {"number": 1, "made_by": made_by}}))
-    assert not ConceptLink.objects.exists()

@@ -8,7 +8,6 @@ import pytest
 from django.core.management import call_command
 
 from access.viewer import command_viewer
-from explorer.explore.take_out import FILES, FILES_FOR_SYSTEMS
 from memories.models import Memory
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
@@ -217,25 +216,9 @@ def test_systems_without_states_get_what_a_search_finds(form):
     assert json.loads(exported(form, query="q=nothing").strip() or "{}").get("observations", []) == []
 
 
-@pytest.mark.parametrize("form", list(FORMATS))
-def test_records_that_only_say_where_they_come_from_are_exported(form, jsonl):
-    """Another system's name as the source does not mean that its fields are there, or what they mean there."""
-    odd = {"created_at": 1e300, "updated_at": "2025-01-01T00:00:00Z", "created_at_epoch": [], "tags": 7, "concepts": {}}
-    for number, source in enumerate(("mcp-memory-service", "claude-mem", "mcp-memory")):
-        run(jsonl({"source": source, "content": f"Tea {number}.", "updated_at": "2025-01-01T00:00:00Z"}))
-    for memory in Memory.objects.all():
-        Memory.objects.filter(pk=memory.pk).update(raw={**memory.raw, **odd})
-    assert written(form)
-
-
 def test_notes_of_a_vault_have_names_of_their_own_that_a_disk_takes(jsonl):
     (last,) = memory_ids_draw(1)
     titles = [f"Tea ({last + 3})", "Tea", "tea", "🍵" * 80]
     run(jsonl(*({"content": f"Cup {n}.", "title": title, "project": "p"} for n, title in enumerate(titles))))
     names = zipfile.ZipFile(io.BytesIO(written("markdown"))).namelist()
     assert names == [f"p/Tea ({last + 3}).md", "p/Tea.md", f"p/tea ({last + 3}, 2).md", "p/" + "🍵" * 50 + ".md"]
-
-
-def test_menu_of_the_explore_page_has_every_form():
-    assert [*FILES, *FILES_FOR_SYSTEMS] == list(FORMATS)
-    assert [name for name, form in FORMATS.items() if form.has_states] == list(FILES)

@@ -35,10 +35,6 @@ from transfer.formats.trees import FileTree
 pytestmark = pytest.mark.django_db
 
 EVERYTHING = command_viewer()
-STORE = """
-CREATE TABLE memories (id INTEGER PRIMARY KEY, content_hash TEXT UNIQUE, content TEXT, tags TEXT, memory_type TEXT,
-    metadata TEXT, created_at REAL, updated_at REAL, last_accessed INTEGER, deleted_at REAL);
-"""
 
 
 def follow(path, project=""):
@@ -129,23 +125,6 @@ def test_following_writes_nothing_to_a_database_and_locks_nobody_out(claude_mem)
         writer.execute("COMMIT")
         writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         assert read(claude_mem) == (0, 1, 0, 0)
-
-
-def test_what_is_only_bookkeeping_of_a_store_brings_nothing(tmp_path):
-    rows = [
-        {"content_hash": f"{n:064x}", "content": f"Tea {n}.", "tags": "green", "created_at": 1.7e9 + n}
-        for n in range(3)
-    ]
-    path = write_database(tmp_path / "sqlite_vec.db", STORE, {"memories": rows}, wal=True)
-    follow(path, "tea")
-    change(path, "UPDATE memories SET last_accessed = 1700000500")
-    assert read(path) == (0, 0, 0, 0)
-    assert ImportBatch.objects.count() == 1
-    change(path, "UPDATE memories SET tags = 'green,bitter' WHERE id = 1")
-    change(path, "UPDATE memories SET deleted_at = 1700000600 WHERE id = 2")
-    change(path, "DELETE FROM memories WHERE id = 3")
-    assert read(path) == (0, 2, 1, 0)
-    assert sorted(states().values()) == ["active", "deleted", "deleted"]
 
 
 def test_replaced_database_with_the_same_memories_changes_nothing(claude_mem, tmp_path):
@@ -269,38 +248,6 @@ def test_change_there_of_what_was_edited_here_is_a_conflict_and_neither_is_lost(
     assert read(notes) == (0, 1, 0, 0)
 
 
-def test_conflict_stays_open_if_the_record_of_the_source_is_refused(notes):
-    source = follow(notes)
-    memory = edited("Sencha")
-    write(notes / "sencha.md", "# Sencha\n\nTheirs.")
-    read(notes)
-    conflict = SourceConflict.objects.get()
-    conflict.record["data"]["importance"] = 17
-    conflict.save()
-    with pytest.raises(ImportFailedError, match=r"cannot be taken: importance: "):
-        conflict_settle(source_id=source.pk, memory_id=memory.pk, take=True, viewer=EVERYTHING)
-    assert SourceConflict.objects.exists()
-
-
-def test_change_of_the_source_while_a_conflict_is_decided_is_a_conflict_again(notes, monkeypatch):
-    source = follow(notes)
-    memory = edited("Sencha")
-    write(notes / "sencha.md", "# Sencha\n\nTheirs.")
-    read(notes)
-    import_path = services.import_path
-
-    def later(**arguments):
-        write(notes / "sencha.md", "# Sencha\n\nTheirs again.")
-        assert read(notes) == (0, 0, 0, 1)
-        return import_path(**arguments)
-
-    monkeypatch.setattr(services, "import_path", later)
-    conflict_settle(source_id=source.pk, memory_id=memory.pk, take=True, viewer=EVERYTHING)
-    memory.refresh_from_db()
-    assert memory.content == "# Sencha\n\nTheirs."
-    assert SourceConflict.objects.get().record["data"]["content"] == "# Sencha\n\nTheirs again."
-
-
 def test_decision_does_not_wait_for_an_import_that_takes_long(notes, monkeypatch):
     source = follow(notes)
     memory = edited("Sencha")
@@ -331,16 +278,6 @@ def test_memory_that_was_deleted_here_is_followed_again_once_its_record_is_taken
     assert (memory.state, memory.content) == ("active", "# Sencha\n\nTheirs.")
     write(notes / "sencha.md", "# Sencha\n\nTheirs again.")
     assert read(notes) == (0, 1, 0, 0)
-
-
-def test_conflict_is_over_when_the_source_has_the_former_record_again(notes):
-    follow(notes)
-    edited("Sencha")
-    write(notes / "sencha.md", "# Sencha\n\nTheirs.")
-    read(notes)
-    write(notes / "sencha.md", "# Sencha\n\nA tea.")
-    read(notes)
-    assert not SourceConflict.objects.exists()
 
 
 def test_what_is_gone_there_and_was_edited_here_stays_until_somebody_decides(notes):
@@ -396,24 +333,6 @@ def test_of_two_readers_one_gives_up(notes):
     assert read(notes) == (0, 1, 0, 0)
     with pytest.raises(FollowedMeanwhileError):
         source_sync(early, Choices(EVERYTHING))
-
-
-def test_records_that_cannot_be_taken_are_counted_and_not_read_again(notes):
-    write(notes / "broken.md", "---\n[\n---\nText")
-    source = follow(notes)
-    source.refresh_from_db()
-    assert (source.memories, source.refused) == (3, 1)
-    write(notes / "sencha.md", "# Sencha\n\nSteamed.")
-    assert read(notes) == (0, 1, 0, 0)
-    assert ImportBatch.objects.first().refused == 0
-
-
-def test_folder_that_was_imported_before_is_followed_without_new_memories(notes):
-    run(notes)
-    follow(notes)
-    (notes / "sencha.md").unlink()
-    assert read(notes) == (0, 0, 1, 0)
-    assert Memory.objects.count() == 3
 
 
 def test_stopping_leaves_the_memories_and_forgets_the_rest(notes):

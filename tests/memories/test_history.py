@@ -7,7 +7,7 @@ from access.viewer import Viewer, command_viewer
 from categories.models import Concept
 from curation.schemas import Merge, Retag
 from curation.services import curation_apply, curation_undo
-from memories.history import EventNotFoundError, TermGoneError, _audited, memory_history
+from memories.history import EventNotFoundError, TermGoneError, memory_history
 from memories.models import Memory, Project
 from memories.queries import memory_version
 from memories.records import MemoryChanges, MemoryRecord
@@ -93,21 +93,6 @@ def test_history_of_an_imported_memory_begins_with_its_import(jsonl):
     assert changes_of(events_of(memory)[0]) == {"title": ("B.", "A."), "content": ("B.", "A.")}
 
 
-def test_history_is_read_in_pages():
-    memory = create()
-    for number in range(4):
-        update(memory, title=f"Title {number}")
-    page = memory_history(EVERYTHING, memory.pk, limit=2)
-    following = memory_history(EVERYTHING, memory.pk, limit=3, before=page.next)
-    assert [changes_of(event)["title"][1] for event in (*page.events, *following.events[:2])] == [
-        "Title 3",
-        "Title 2",
-        "Title 1",
-        "Title 0",
-    ]
-    assert following.next == ""
-
-
 def test_version_comes_back_with_all_its_values():
     memory = create(title="Tea", tags=["hot"], categories=["Kitchen"], links=["RFC 1"], id="t1")
     version = events_of(memory)[0].id
@@ -158,20 +143,6 @@ def test_version_that_cannot_be_had_is_refused_with_the_reason():
     Concept.objects.all().delete()
     with pytest.raises(TermGoneError, match="had the concept #"):
         memory_version_restore(memory_id=memory.pk, event_id=version, viewer=EVERYTHING)
-
-
-def test_page_of_a_history_reads_the_values_of_its_events_alone(monkeypatch):
-    memory = create()
-    for number in range(5):
-        update(memory, title=f"Title {number}")
-    read = []
-    monkeypatch.setattr(
-        "memories.history._audited", lambda event, audited=_audited: read.append(event) or audited(event)
-    )
-    first = memory_history(EVERYTHING, memory.pk, limit=2)
-    second = memory_history(EVERYTHING, memory.pk, limit=2, before=first.next)
-    assert [event.changes[0].after for event in (*first.events, *second.events)] == [f"Title {n}" for n in (4, 3, 2, 1)]
-    assert len(read) == 4
 
 
 def test_version_is_only_restored_by_who_may_write():

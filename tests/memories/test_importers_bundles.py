@@ -62,21 +62,6 @@ def test_notes_without_a_folder_of_their_own_name_no_project_and_have_the_dates_
     assert [record.data["project"] for record in read(path, project="tea")] == ["tea", "tea"]
 
 
-def test_the_columns_of_many_tables_are_read_from_an_archive_that_is_opened_once_for_all(tmp_path, monkeypatch):
-    tables = {f"{number:03}.csv": f"Note,Column {number}\nTea.,x\n" for number in range(310)}
-    path = write_zip(tmp_path / "tables.zip", tables)
-    opened = []
-    plain = zipfile.ZipFile
-
-    def counted(*args):
-        opened.append(args)
-        return plain(*args)
-
-    monkeypatch.setattr(zipfile, "ZipFile", counted)
-    columns = BUNDLE.columns(path, Options())
-    assert (columns[0].name, columns[0].examples, len(columns), len(opened)) == ("Note", ("Tea.",), 301, 2)
-
-
 def test_a_file_of_an_archive_that_names_no_date_is_read(tmp_path):
     path = tmp_path / "streamed.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -144,15 +129,6 @@ def test_an_archive_that_expands_too_much_or_is_damaged_is_named(tmp_path, monke
     cut.write_bytes(whole[:100])
     with pytest.raises(NotReadableError, match="damaged ZIP archive"):
         importer_for(cut)
-
-
-def test_a_table_without_a_known_text_is_refused_and_its_columns_are_shown(tmp_path):
-    path = write_zip(tmp_path / "tables.zip", {"a.csv": TABLE, "b.csv": "Nummer,Notiz\n1,Tee\n"})
-    assert [column.name for column in BUNDLE.columns(path, Options())] == ["Note", "Labels", "Nummer", "Notiz"]
-    first, refused = read(path)
-    assert (first.data["content"], refused.location) == ("Cups are on the shelf.", "b.csv")
-    assert refused.reason.startswith("none of its columns is known as the text of a memory")
-    assert len([one for one in read(path, columns={"Notiz": "content"}) if isinstance(one, SourceRecord)]) == 2
 
 
 @pytest.mark.django_db

@@ -223,14 +223,6 @@ def test_a_database_in_use_is_neither_locked_nor_changed(database):
     reading.records.close()
 
 
-def test_a_prompt_that_is_too_long_is_cut_with_a_note(database):
-    path = database({**EVERYTHING, "user_prompts": [PROMPT | {"prompt_text": "oolong " * 300_000}]})
-    prompt = by_kind(path)["prompt"]
-    assert len(prompt.data["content"]) == 1_000_000
-    assert prompt.notes == ("content: has more than 1,000,000 characters; the first 999,999 are stored",)
-    assert "prompt_text" not in prompt.raw
-
-
 def test_the_export_gives_the_same_memories_as_the_database(database, tmp_path):
     export = {
         "exportedAt": "2025-11-01T00:00:00Z",
@@ -273,13 +265,6 @@ def test_it_is_imported_searched_imported_again_and_undone(database):
     for batch in (last_batch().pk, last_batch().pk - 1):
         run(undo=batch)
     assert counts() == before
-
-
-def test_a_project_of_spaces_is_none(tmp_path):
-    row = OBSERVATION | {"project": "", "merged_into_project": " "}
-    tables = {"schema_versions": [{"version": 30}], "observations": [row]}
-    path = write_database(tmp_path / "claude-mem.db", VERSIONS + PRESENT, tables)
-    assert ["project" in one.data for one in records(path, "claude-mem").values()] == [False]
 
 
 def test_a_damaged_database_writes_nothing(database):

@@ -78,15 +78,6 @@ def test_older_exports_of_chatgpt_and_divided_ones_are_read(tmp_path):
     assert list(records(archive, "conversations")) == ["chatgpt:c-1", "chatgpt:c-0"]
 
 
-def test_older_exports_of_claude_have_texts_alone(tmp_path):
-    asked, answered = CLAUDE["chat_messages"]
-    older = [{"sender": one["sender"], "text": one["text"]} for one in (asked, answered)]
-    path = write_json(tmp_path / "conversations.json", [CLAUDE | {"chat_messages": older}])
-    assert records(path, "conversations")["claude:u-1"].data["content"] == (
-        "**User:**\n\nWhy does it run?\n\n**Assistant:**\n\nToo much ash."
-    )
-
-
 def test_a_conversation_of_claude_has_its_attachments(tmp_path):
     one = records(write_json(tmp_path / "conversations.json", [CLAUDE]), "conversations")["claude:u-1"]
     assert one.data["content"] == (

@@ -2,7 +2,7 @@ import pytest
 
 from tests.memories.foreign import found
 from transfer.formats.base import Column, ColumnsError, ImportFailedError, NotReadableError, Options
-from transfer.formats.csv_table import IMPORTER, columns_check
+from transfer.formats.csv_table import IMPORTER
 from transfer.formats.registry import importer_for
 
 TABLE = 'Date,Note,Labels,URL,Rating\n2024-05-06,"Rinse, then\nsteep.",tea; green,https://x.example,5\n'
@@ -75,25 +75,6 @@ def test_columns_are_read_as_somebody_wants_and_the_others_as_guessed(tmp_path):
     (one,) = IMPORTER.read(path, Options(columns=wanted)).records
     assert one.data == {"source": "csv", "content": "https://x.example", "tags": ["tea", "green", "5"]}
     assert one.raw["Note"] == "Rinse, then\nsteep."
-
-
-@pytest.mark.parametrize(
-    ("wanted", "said"),
-    [
-        pytest.param({"Note": "texts"}, "'texts' is not a field of a memory. Write one of content, id, ", id="field"),
-        pytest.param({"Note": "title", "URL": "title"}, "'Note' and 'URL' are both read as title", id="twice"),
-    ],
-)
-def test_columns_that_cannot_be_read_so_are_named(tmp_path, wanted, said):
-    path = written(tmp_path, TABLE)
-    with pytest.raises(ColumnsError, match=said):
-        IMPORTER.columns(path, Options(columns=wanted))
-
-
-def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path):
-    path = written(tmp_path, "id,text\n1,a\n")
-    with pytest.raises(ColumnsError, match=r"There is no column 'Text'. The columns are 'id', 'text'."):
-        columns_check(IMPORTER.columns(path, Options()), {"Text": "content"})
 
 
 def test_a_table_by_its_name_is_read_once_its_text_is_chosen(tmp_path):

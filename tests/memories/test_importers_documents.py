@@ -6,10 +6,10 @@ from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from memories.models import Memory, MemoryLink
-from tests.memories.foreign import found, records, write_json
+from tests.memories.foreign import found, records
 from tests.memories.imports import batch_counts, counts, last_batch, link_targets, run
-from transfer.formats import document_process, document_reader, documents
-from transfer.formats.base import NotReadableError, Options, RefusedRecord
+from transfer.formats import document_process, document_reader
+from transfer.formats.base import RefusedRecord
 from transfer.formats.document_parts import PART, WHOLE, parts_of_pages, parts_of_text
 from transfer.formats.document_reader import DocumentReader
 from transfer.formats.registry import importer_for
@@ -125,14 +125,6 @@ def test_notes_among_documents_are_the_same_as_in_a_folder_of_notes(tmp_path):
     assert together["green.md"].data == alone["green.md"].data
     assert together["note.md"].data == alone["note.md"].data
     assert [link["target"] for link in together["note.md"].data["links"]] == ["manual.pdf", "green.md"]
-
-
-def test_a_text_has_its_first_line_as_title_if_it_stands_alone(tmp_path):
-    (tmp_path / "a.txt").write_bytes("Kettle log\r\n\r\nBoiled twice.".encode("utf-16"))
-    (tmp_path / "b.txt").write_text("Boiled twice,\nthen once.")
-    log, unnamed = found(tmp_path, "documents")
-    assert (log.data["title"], log.data["content"]) == ("Kettle log", "Kettle log\n\nBoiled twice.")
-    assert unnamed.data["title"] == "b"
 
 
 def test_a_long_text_is_divided_at_headings_and_loses_nothing():
@@ -266,12 +258,6 @@ def test_a_preview_has_the_first_pages_and_waits_for_no_others(tmp_path, monkeyp
 def test_a_single_file_is_known_by_its_content(tmp_path, name, content, importer):
     (tmp_path / name).write_bytes(content)
     assert importer_for(tmp_path / name).name == importer
-
-
-def test_a_folder_without_documents_is_refused_if_it_is_read_as_one(tmp_path):
-    write_json(tmp_path / "a.json", {})
-    with pytest.raises(NotReadableError, match=r"holds no documents \(\.md, "):
-        documents.read(tmp_path, Options())
 
 
 @pytest.mark.django_db

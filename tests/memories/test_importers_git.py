@@ -134,21 +134,6 @@ def test_a_known_forge_gives_the_address(remote, commit):
     assert forge_of(remote, "house").commit == commit
 
 
-def test_merges_are_merges(repository):
-    repository.commit("First", "a.txt")
-    repository.run("checkout", "--quiet", "-b", "side")
-    repository.commit("Side", "b.txt")
-    repository.run("checkout", "--quiet", "main")
-    repository.commit("Main", "c.txt")
-    repository.run("merge", "--quiet", "--no-ff", "-m", "Merge side", "side")
-    assert {data["title"]: data["type"] for data in repository.records()} == {
-        "First": "change",
-        "Side": "change",
-        "Main": "change",
-        "Merge side": "merge",
-    }
-
-
 def test_bytes_that_are_not_utf8_are_replaced(repository):
     repository.commit("Caf\xe9", encoding="latin-1")
     (repository.root / os.fsdecode(b"caf\xe9.txt")).write_text("x")
@@ -157,23 +142,6 @@ def test_bytes_that_are_not_utf8_are_replaced(repository):
     # Git takes a message that is not UTF-8 for Latin-1; of names of files it says nothing.
     assert one["title"] == "Café"
     assert "- `caf\ufffd.txt`" in two["content"]
-
-
-def test_a_message_may_hold_anything(repository):
-    repository.commit("\x1eOdd\x1f subject\nwraps\n\n\x1f\x1e" + "0" * 40 + "\x1f body", "a\nb.txt")
-    repository.commit("", "c`d.txt")
-    one, two = repository.records()
-    assert one["title"] == "Odd\x1f subject wraps"
-    assert one["content"].endswith("- `a b.txt`")
-    assert two["title"].startswith("Commit ")
-    assert two["content"].endswith("- `c'd.txt`")
-
-
-def test_many_files_are_counted_and_not_all_listed(repository):
-    repository.commit("Many", *(f"f/{n:03}.txt" for n in range(60)))
-    content = repository.records()[0]["content"]
-    assert content.count("- `") == 50
-    assert content.endswith("- and 10 more")
 
 
 def test_a_shallow_clone_is_read(repository, tmp_path):
@@ -186,16 +154,6 @@ def test_a_shallow_clone_is_read(repository, tmp_path):
     assert titles == ["Commit 1", "Commit 2"]
 
 
-def test_a_reading_knows_how_far_it_is(repository):
-    for n in range(4):
-        repository.commit(f"Commit {n}")
-    reading = git.read(repository.root, Options())
-    next(reading.records)
-    next(reading.records)
-    assert reading.fraction() == 0.25
-    reading.records.close()
-
-
 def test_a_repository_is_known_and_an_empty_one_says_so(repository):
     assert importer_for(repository.root).name == "git"
     with pytest.raises(NotReadableError, match="the repository has no commits yet"):
@@ -206,10 +164,3 @@ def test_a_folder_that_is_no_repository_fails_in_gits_words(tmp_path):
     (tmp_path / "broken" / ".git").mkdir(parents=True)
     with pytest.raises(ImportFailedError, match="git cannot read it: not a git repository"):
         git.read(tmp_path / "broken", Options())
-
-
-def test_a_machine_without_git_is_told_so(repository, monkeypatch, tmp_path):
-    repository.commit("First")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ImportFailedError, match="git is not installed"):
-        repository.records()

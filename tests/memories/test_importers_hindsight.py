@@ -4,7 +4,7 @@ import zipfile
 import pytest
 
 from memories.models import Memory, MemoryLink
-from tests.memories.foreign import found, records, write_json, write_zip
+from tests.memories.foreign import found, records, write_zip
 from tests.memories.imports import batch_counts, last_batch, run
 from transfer.formats import hindsight
 from transfer.formats.base import NotReadableError, RefusedRecord
@@ -116,16 +116,6 @@ def test_a_bank_has_its_mental_models_and_directives_and_none_of_its_secrets(tmp
     assert "hooks.example" not in str(found_there)
 
 
-def test_rows_whose_objects_are_texts_of_json_are_read(tmp_path):
-    """As databases write them whose connections do not decode JSON."""
-    rows = {
-        "manifest.json": OF_A_BANK["manifest.json"] | {"bank_rows_json_encoding": "serialized"},
-        "mental_models.json": [{"id": "guests", "name": "Guests", "content": "Ann comes daily.", "tags": '["a"]'}],
-    }
-    one = records(write_zip(tmp_path / "bank", OF_A_BANK | rows), "hindsight")["mental-model:guests"]
-    assert (one.data["content"], one.data["tags"]) == ("Ann comes daily.", ["a"])
-
-
 def test_an_archive_that_was_unpacked_gives_the_same(tmp_path):
     packed = records(write_zip(tmp_path / "bank", OF_A_BANK), "hindsight")
     with zipfile.ZipFile(tmp_path / "bank") as archive:
@@ -178,9 +168,3 @@ def test_importing_an_archive_again_changes_nothing(tmp_path):
     assert MemoryLink.objects.filter(target_memory__isnull=True).count() == 0
     run(path)
     assert batch_counts(last_batch()) == (8, 0, 0, 8, 0)
-
-
-def test_a_folder_with_another_manifest_is_no_archive_of_hindsight(tmp_path):
-    write_json(tmp_path / "manifest.json", {"name": "app"})
-    (tmp_path / "note.md").write_text("Tea.")
-    assert importer_for(tmp_path).name == "markdown"

@@ -5,7 +5,7 @@ import pytest
 
 from transfer.formats import jsonl
 from transfer.formats.base import ImportFailedError, NotReadableError, Options, RefusedRecord, SourceRecord
-from transfer.formats.registry import importer_for, importer_named
+from transfer.formats.registry import importer_for
 
 
 def written(tmp_path, data: bytes, name="records.anything"):
@@ -105,12 +105,6 @@ def test_a_damaged_gzip_fails_and_says_how_many_lines_can_be_saved(tmp_path, cut
     assert last.location == f"after line {lines}"
 
 
-def test_a_reading_knows_how_far_it_is(tmp_path):
-    reading = jsonl.read(written(tmp_path, b'{"content": "x"}\n' * 10), Options())
-    list(reading.records)
-    assert reading.fraction() == 1.0
-
-
 @pytest.mark.parametrize(
     ("name", "data"),
     [("notes.log", b"Some notes."), ("number.json", b"1")],
@@ -125,10 +119,3 @@ def test_what_no_importer_knows_is_refused_with_the_formats(tmp_path, name, data
 def test_a_file_that_is_no_text_is_named_so(tmp_path):
     with pytest.raises(NotReadableError, match=r"sound\.ogg: this is neither text nor a kind of file that is known"):
         importer_for(written(tmp_path, b"OggS\0\2", "sound.ogg"))
-
-
-def test_a_path_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(NotReadableError, match="there is no such file or folder"):
-        importer_for(tmp_path / "absent")
-    with pytest.raises(NotReadableError, match=r"'odt' is not a format: write one of git, .*, markdown, jsonl"):
-        importer_named("odt")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from transfer.formats import markdown
-from transfer.formats.base import NotReadableError, Options, RefusedRecord, SourceRecord
+from transfer.formats.base import Options, RefusedRecord, SourceRecord
 from transfer.formats.registry import importer_for
 
 
@@ -60,10 +60,6 @@ def test_without_front_matter_everything_has_a_source(folder):
     assert data["project"] == "notes"
     assert (data["source"], data["source_url"]) == ("markdown", "Deep/Er/some-note.md")
     assert data["created_at"] == datetime.fromtimestamp(1_700_000_000, UTC).isoformat()
-
-
-def test_the_file_names_what_has_no_heading(folder):
-    assert data_of(folder, "```\n# no heading\n```\nText.", "some note.md")["title"] == "some note"
 
 
 def test_the_time_of_the_file_is_no_change_of_the_memory(folder):
@@ -163,28 +159,6 @@ def test_a_vault_of_obsidian_has_inline_tags_aliases_and_embeds(folder):
     ]
 
 
-def test_properties_of_obsidian_before_1_9_are_read_in_the_singular(folder):
-    (folder.root / ".obsidian").mkdir()
-    folder("Green Tea.md", "---\nalias: sencha\ntag: leaf, hot\n---\nTea #drink.")
-    folder("b.md", "See [[Sencha]].")
-    found = read(folder.root)
-    assert found["Green Tea.md"].data["tags"] == ["leaf", " hot", "drink"]
-    assert found["b.md"].data["links"] == [{"rel": "links-to", "target": "Green Tea.md"}]
-
-
-def test_notes_of_basic_memory_are_known_without_a_permalink(folder):
-    note = "---\ntype: entity\nid: pour\ncreated: 2024-12-01T10:00:00Z\nmodified: 2024-12-02T10:00:00Z\n---\n# Pour\n\n"
-    folder("pour.md", note + "## Observations\n- [method] slow #x (ctx)\n\n## Relations\n- implements [[Other]] (why)")
-    data = read(folder.root)["pour"].data
-    assert (data["type"], data["title"], data["created_at"]) == ("entity", "Pour", "2024-12-01T10:00:00Z")
-    assert data["observations"] == [{"category": "method", "content": "slow #x", "tags": ["x"], "context": "ctx"}]
-    assert data["links"] == [{"rel": "implements", "target": "Other"}]
-
-
-def test_a_sharp_in_other_folders_is_no_tag(folder):
-    assert "tags" not in data_of(folder, "Fixes #tag of C #include.")
-
-
 def test_hidden_folders_node_modules_and_other_files_are_left_out(folder):
     for name in ("a.md", "b.MARKDOWN", ".hidden/c.md", "node_modules/d.md", "e.txt", ".f.md"):
         folder(name, "Text.")
@@ -226,11 +200,6 @@ def test_a_link_out_of_the_folder_is_refused(folder, tmp_path):
     assert read(folder.root)["a.md"].reason == "is a link to a file outside the folder"
 
 
-def test_a_byte_order_mark_and_windows_lines_are_read(folder):
-    data = data_of(folder, b"\xef\xbb\xbf---\r\ntitle: T\r\n---\r\nOne.\r\nTwo.\r\n")
-    assert (data["title"], data["content"]) == ("T", "One.\nTwo.")
-
-
 def test_a_folder_or_a_single_file_is_known(folder):
     path = folder("a.md", "Text.")
     assert importer_for(folder.root).name == "markdown"
@@ -251,17 +220,6 @@ def test_files_of_records_among_notes_are_not_passed_over_in_silence(folder):
     )
 
 
-def test_a_folder_with_records_alone_says_how_they_are_imported(tmp_path):
-    (tmp_path / "a.jsonl").write_text("{}")
-    with pytest.raises(NotReadableError, match=r"\*\.markdown\)\. Name files of records .*, such as .*a\.jsonl\.$"):
-        markdown.read(tmp_path, Options())
-
-
-def test_a_folder_without_markdown_says_so(tmp_path):
-    with pytest.raises(NotReadableError, match=r"holds no Markdown files \(\*\.md, \*\.markdown\)"):
-        markdown.read(tmp_path, Options())
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -274,10 +232,3 @@ def test_a_folder_without_markdown_says_so(tmp_path):
 )
 def test_a_note_that_patterns_could_search_for_hours_is_read(folder, text):
     assert len(data_of(folder, text)["content"]) == len(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "title"), [("# Tea ##", "Tea"), ("# C#", "C#"), ("# #\n\nTea", "a"), ("```\n# no\n", "a")]
-)
-def test_signs_that_close_a_heading_are_no_part_of_the_title(folder, text, title):
-    assert data_of(folder, text)["title"] == title

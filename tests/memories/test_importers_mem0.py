@@ -109,23 +109,6 @@ def test_openmemory_archives_and_their_lines_give_the_same(tmp_path):
     assert line.data == {name: value for name, value in whole.data.items() if name != "authors"}
 
 
-def test_categories_of_openmemory_are_found_in_the_table_that_joins_them(tmp_path):
-    """In exports whose memories do not repeat them."""
-    (memory,) = OPENMEMORY["memories"]
-    bare = {name: value for name, value in memory.items() if name != "category_ids"}
-    document = {name: value for name, value in OPENMEMORY.items() if name != "export_meta"} | {"memories": [bare]}
-    whole = records(write_zip(tmp_path / "openmemory", {"memories.json": document}), "mem0")["m-1"]
-    assert whole.data["categories"] == ["work"]
-
-
 def test_a_row_without_a_text_is_refused_and_the_next_one_read(tmp_path):
     path = write_json(tmp_path / "export", [MEMORY, 7, MEMORY | {"id": "1"}])
     assert [type(one).__name__ for one in found(path, "mem0")] == ["SourceRecord", "RefusedRecord", "SourceRecord"]
-
-
-@pytest.mark.parametrize("date", ["yesterday", "2025-13-01", True, [1], 10**30, "0000-00-00 00:00:00"])
-def test_a_date_that_is_none_is_left_out_with_a_note(tmp_path, date):
-    path = write_json(tmp_path / "export", [MEMORY | {"created_at": date, "updated_at": 1_760_000_000_000}])
-    (one,) = records(path, "mem0").values()
-    assert one.notes == (f"created_at: {str(date)[:40]!a} is not a date; it is left out",)
-    assert ("created_at" in one.data, one.data["updated_at"]) == (False, 1_760_000_000_000)

@@ -46,15 +46,6 @@ def test_the_answer_of_read_graph_gives_the_same(jsonl, tmp_path):
     assert data(graph) == data(jsonl(ANN, KETTLE, OWNS))
 
 
-def test_older_names_of_the_fields_give_the_same(jsonl):
-    older = [
-        {"type": "relation", "from_id": "Ann Lee", "to_id": "kettle", "relation_type": "owns"},
-        {"type": "entity", "entityName": "Ann Lee", "entity_type": "person", "observations": ANN["observations"]},
-        {"type": "entity", "id": "kettle", "entity_type": "tool", "observations": []},
-    ]
-    assert data(jsonl(*older)) == data(jsonl(OWNS, ANN, KETTLE))
-
-
 def test_lines_that_are_neither_are_refused(jsonl):
     path = jsonl(ANN, {"type": "entity", "entityType": "x", "observations": []}, {"type": "note"}, '{"type": "ent')
     refused = [(one.location, one.reason) for one in found(path, "mcp-memory") if isinstance(one, RefusedRecord)]

@@ -120,14 +120,6 @@ def test_a_map_that_is_outgrown_is_drawn_again_when_nothing_waits_for_its_vector
     assert MapPlace.objects.filter(layout=2, is_anchor=True).count() == MapPlace.objects.count() == 72
 
 
-def test_a_few_memories_have_no_map():
-    for n in range(11):
-        store(f"cup {n}")
-    embed_all()
-    MapKeeper().once()
-    assert current_layout() is None
-
-
 def test_a_layout_that_is_stopped_stores_nothing(drawn):
     with pytest.raises(LayoutStoppedError):
         MapKeeper(lambda: True).once(redraw=True)
@@ -143,11 +135,3 @@ def test_two_workers_give_a_memory_the_same_place(drawn, monkeypatch):
     monkeypatch.setattr(keeping, "_PLACED_AT_ONCE", 1)
     MapKeeper().once()
     assert places()[new.pk] == first
-
-
-def test_a_memory_between_two_clusters_is_placed_in_one_of_them():
-    anchors = np.eye(4, dtype=np.float32)
-    where = np.array([[1_000, 1_000], [1_200, 1_000], [60_000, 60_000], [60_000, 60_200]])
-    between = np.array([[0.6, 0.52, 0.6, 0.0]], np.float32)
-    (found,) = place(between, anchors, where, np.array([7]))
-    assert np.abs(found - [1_100, 1_000]).max() < 200

@@ -7,7 +7,7 @@ from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, MadeBy
 from memories.history import memory_history
-from memories.models import Corpus, Memory, MemoryLink, Project
+from memories.models import Corpus, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.refusals import (
     AlreadyExistsError,
@@ -152,18 +152,9 @@ def test_the_same_text_without_an_id_is_the_same_memory_until_it_is_deleted():
     assert create().pk != memory.pk
 
 
-def test_without_a_project_it_goes_to_default_where_projects_may_be_made():
-    assert create().project.slug == "default"
-
-
 def test_without_a_project_it_goes_to_the_only_one_that_may_be_written():
     alpha = project("alpha")
     assert create(viewer=member_of(alpha)).project == alpha
-
-
-def test_without_a_project_and_several_to_choose_from_they_are_listed():
-    with pytest.raises(NotAllowedError, match=r"Name its project\. You can write to: alpha, beta\."):
-        create(viewer=member_of(project("alpha"), project("beta")))
 
 
 @pytest.mark.parametrize("slug", ["secret", "absent"])
@@ -295,18 +286,6 @@ def test_update_replaces_vocabulary_and_keeps_who_made_a_link():
     assert len(changed.category_path_ids) == 3
     assert list(ConceptLink.objects.filter(memory=memory).values_list("concept__name", flat=True)) == ["caching"]
     assert (changed.entity_ids, memory.entity_links.count()) == ([], 0)
-
-
-def test_update_of_links_resolves_them_and_a_new_id_is_found_by_older_links():
-    target = create(id="m1", content="Target.")
-    memory = create(links=["nowhere"])
-    update(memory, links=["m1"])
-    assert list(MemoryLink.objects.filter(memory=memory).values_list("target", "target_memory_id")) == [
-        ("m1", target.pk)
-    ]
-    other = create(content="Other.", links=["renamed"])
-    update(memory, id="renamed")
-    assert other.links.get().target_memory_id == memory.pk
 
 
 @pytest.mark.parametrize(

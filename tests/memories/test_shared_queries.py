@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from access.viewer import command_viewer
-from memories.embedding import shared
-from memories.embedding.models import EmbedderUnavailableError, HashedWords
+from memories.embedding.models import HashedWords
 from memories.embedding.query import EmbedderNotReadyError
 from memories.embedding.shared import Models, RemoteQueries, SharedQueries, offer
 from memories.models import Memory
@@ -117,28 +116,6 @@ def test_worker_that_is_killed_in_the_middle_of_an_answer_is_one_that_is_not_the
 
 
 # --- reasons ----------------------------------------------------------------------------------------------------------
-
-
-def test_query_does_not_wait_for_a_model_that_loads(tea):
-    begin = threading.Event()
-
-    def load(source):
-        begin.wait(20)
-        return HashedWords()
-
-    with offer(Models(load), SOURCE):
-        eventually(lambda: (shared.socket_file()).exists())
-        assert reason(RemoteQueries()) == "the model is still loading"
-        begin.set()
-        assert until_answered(RemoteQueries()).model == "hashed-words"
-
-
-def test_reason_of_the_worker_is_that_of_the_other_process(tea):
-    def refuse(source):
-        raise EmbedderUnavailableError("torch is not installed")
-
-    with offer(Models(refuse), SOURCE):
-        eventually(lambda: reason(RemoteQueries()) == "torch is not installed")
 
 
 def test_model_that_was_exchanged_in_its_place_is_refused(tea):

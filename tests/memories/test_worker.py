@@ -9,16 +9,14 @@ import time
 from io import StringIO
 from pathlib import Path
 
-import numpy as np
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.db import connection, transaction
 
 from access.viewer import command_viewer
 from memories.embedding import pending, vectors
 from memories.embedding.chunking import chunk_text
 from memories.embedding.models import EmbedderUnavailableError, HashedWords
-from memories.embedding.pending import slices
 from memories.embedding.worker import Worker
 from memories.models import Chunk, Corpus, EmbeddedMemory, EmbeddingModel, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
@@ -122,13 +120,6 @@ def test_long_text_is_cut_into_chunks_that_cover_it():
     assert EmbeddedMemory.objects.get(memory=memory).chunks == len(found)
 
 
-def test_vectors_are_those_of_title_and_passage():
-    memory = store("Three, then stop.", title="Retries")
-    embed_all()
-    stored = np.array(Chunk.objects.get(memory=memory).embedding)
-    assert stored @ HashedWords().encode_query("Retries\nThree, then stop.") == pytest.approx(1, abs=1e-3)
-
-
 def test_changed_text_keeps_its_vectors_until_it_is_embedded_again():
     memory = store("Tea is brewed at eighty degrees.", title="Tea", tags=["kitchen"])
     embed_all()
@@ -161,25 +152,6 @@ def test_text_that_cannot_be_embedded_holds_up_no_other(caplog):
     other.name = "other-words"
     embed_all("other-words", **loading(other))
     assert states() == {"hashed-words": "retired", "other-words": "serving"}
-
-
-@pytest.mark.parametrize("broken", [pytest.param(np.nan, id="not a number"), pytest.param(np.inf, id="infinite")])
-def test_what_is_no_vector_is_not_stored(broken):
-    class Broken(HashedWords):
-        def encode(self, texts):
-            return np.full((len(texts), 384), broken, dtype=np.float32)
-
-    store("Whatever.")
-    assert embed_all(**loading(Broken())).progress.memories == 0
-    assert Chunk.objects.count() == 0
-
-
-def test_texts_of_like_length_are_encoded_together_and_of_long_ones_fewer():
-    assert list(slices([10, 3_000, 20, 4_000, 30])) == [[3, 1], [4, 2, 0]]
-    assert list(slices([50_000, 1])) == [[0], [1]]
-    assert [len(one) for one in slices([100] * 70)] == [32, 32, 6]
-    assert list(slices([0])) == [[0]]
-    assert list(slices([])) == []
 
 
 # --- whole or not at all ------------------------------------------------------------------------------------------
@@ -362,27 +334,6 @@ def test_model_that_serves_and_cannot_be_loaded_any_more_serves_what_it_has(capl
     assert states()["other-words"] == "serving"
 
 
-def test_model_takes_its_turn_only_when_nothing_waits_for_it():
-    store("Tea.")
-    embed_all()
-    late = store("Late.")
-    model = vectors.model_begin(name="other-words", source="other-words", dimensions=384, min_similarity=0.2)
-    assert vectors.model_serve(model.pk, up_to=late.pk) is False
-    assert states() == {"hashed-words": "serving", "other-words": "building"}
-    assert vectors.model_serve(model.pk, up_to=0) is True
-
-
-def test_worker_with_another_model_steps_back_for_the_one_begun_later(caplog):
-    store("Tea.")
-    embed_all()
-    earlier = Worker("first-other", threads=1, **loading(Renamed("first-other")))
-    model = earlier.begin()
-    Worker("second-other", threads=1, **loading(Renamed("second-other"))).begin()
-    earlier._round(model)
-    assert "set the same EMBEDDING_MODEL" in caplog.text
-    assert states() == {"hashed-words": "serving", "first-other": "retired", "second-other": "building"}
-
-
 # --- the width of vectors -----------------------------------------------------------------------------------------
 
 
@@ -394,28 +345,6 @@ def test_model_of_another_width_is_refused_with_what_to_do():
         "The vectors of wide have 512 dimensions; the column has 384. Set EMBEDDING_MODEL to a model with 384, or "
         f"change the column: {command('embedding_dimensions 512')}"
     )
-
-
-def test_width_is_changed_with_consent_and_all_is_embedded_anew():
-    memory = store("Tea.")
-    embed_all()
-    with pytest.raises(CommandError, match=r"1 vectors of 384 dimensions would be removed.*--drop-vectors"):
-        call_command("embedding_dimensions", "512")
-    out = StringIO()
-    call_command("embedding_dimensions", "512", "--drop-vectors", stdout=out)
-    assert "Vectors now have 512 dimensions." in out.getvalue()
-    assert (Chunk.objects.count(), EmbeddedMemory.objects.count()) == (0, 0)
-    embed_all("wide", **loading(Renamed("wide", 512)))
-    assert states() == {"hashed-words": "retired", "wide": "serving"}
-    assert len(Chunk.objects.get(memory=memory).embedding) == 512
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT attstorage::text FROM pg_attribute WHERE attrelid = 'memories_chunk'::regclass"
-            " AND attname = 'embedding'"
-        )
-        assert cursor.fetchone() == ("p",)
-        cursor.execute("SELECT count(*) FROM pg_indexes WHERE indexname = 'chunk_embedding_hnsw'")
-        assert cursor.fetchone() == (1,)
 
 
 # --- the command --------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 
 from access.viewer import Viewer, command_viewer
 from memories.embedding import query
-from memories.models import Project
+from memories.models import Memory, OutboxEntry, Project
 from search import engines
 from search.engines.index import follower, outbox, store
 from search.engines.index.engine import IndexEngine
@@ -59,7 +59,7 @@ def engine(request, settings, index, monkeypatch):
     if name == "tantivy-large":
         monkeypatch.setattr("search.engines.index.counts._WORTH_BITMAPS", -1)
         monkeypatch.setattr("search.engines.index.counts._WORTH_LEFT", -1)
-        monkeypatch.setattr("search.engines.index.counts._LARGE_SEGMENT", 0)
+        monkeypatch.setattr("search.engines.index.counts._LARGE_SEGMENT", 10)
         monkeypatch.setattr("search.engines.index.counts._LARGE_SHARE", 0)
         # Values of one memory are counted with the others that few have.
         monkeypatch.setattr("search.engines.index.bitmaps._SHARED", 2)
@@ -91,6 +91,12 @@ def corpus(request, db, engine, index, tmp_path):
             documents = [replace(document, vectors=vectors[document.id]) for document in documents]
         if engine != "postgres":
             following_engine()
+        if engine == "tantivy-large":
+            # A few memories are in a second, small segment, and deleted in the large one.
+            few = Memory.objects.order_by("id").values_list("id", flat=True)[:3]
+            OutboxEntry.objects.bulk_create(OutboxEntry(memory_id=memory_id) for memory_id in few)
+            following_engine()
+            assert len(store.read_view().segments) == 2
         return documents
 
     return list(fill(f"corpus for {engine}{' with vectors' if has_vectors else ''}", build, index))

@@ -51,14 +51,6 @@ def test_a_memory_without_a_place_is_in_no_area(corpus, everyone):
     assert sorted(document.id for document in corpus)[6] not in ids_of(every)
 
 
-def test_neighbouring_areas_share_no_memory_and_lose_none(corpus, everyone):
-    both = ask(everyone, "1_0.0_60000.0_60000.60000_0.60000")
-    # The line between them goes through places of the first row and the first column.
-    halves = [ask(everyone, "1_0.0_60000.0_60000.60000"), ask(everyone, "1_0.0_60000.60000_0.60000")]
-    assert both.total == sum(half.total for half in halves)
-    assert not set(ids_of(halves[0])) & set(ids_of(halves[1]))
-
-
 def test_area_of_an_earlier_map_matches_nothing_and_says_so(corpus, everyone):
     result = ask(everyone, FIRST_TWO.replace("1_", "9_", 1))
     assert result.total == 0

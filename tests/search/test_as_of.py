@@ -1,13 +1,10 @@
 """Memories as they were valid at a date, found and counted by every engine."""
 
-from datetime import UTC, datetime
 from urllib.parse import parse_qsl
 
 from access.viewer import Viewer, command_viewer
 from memories.models import Memory, Project
-from memories.records import MemoryChanges
-from memories.services import memory_archive, memory_restore, memory_update
-from memories.supersession import memory_supersede
+from memories.services import memory_archive, memory_restore
 from search.query import SearchQuery
 from search.run import run
 from search.why_not import why_not
@@ -35,19 +32,6 @@ def test_a_superseded_memory_is_valid_until_its_successor_was_created(corpus, ev
     assert titles("category=guests/tables", everyone) == ["Sugar on every table"]
 
 
-def test_names_in_a_text_without_matches_are_counted_at_the_date_too(corpus, everyone):
-    result = ask("q=tables+boat+kitchen&tag=sugar&as_of=2024-06-01&mode=keyword", everyone)
-    assert (result.total, [hit.title_text for hit in result.hits]) == (0, [])
-
-
-def test_dates_of_validity_count_before_those_of_creation(corpus, everyone):
-    winch, crossing = "State-of-the-art winch", "Überführung nach Kiel"
-    assert winch not in titles("project=boat&as_of=2024-11-30", everyone)
-    assert winch in titles("project=boat&as_of=2024-12-01", everyone)
-    assert crossing in titles("project=boat&as_of=2025-06-29T23:58Z", everyone)
-    assert crossing not in titles("project=boat&as_of=2025-06-30", everyone)
-
-
 def test_counts_and_the_hidden_are_those_of_the_date(corpus, everyone):
     result = ask("as_of=2024-06-01&include_facets=1", everyone)
     states = next(facet for facet in result.facets if facet.key == "state")
@@ -67,17 +51,6 @@ def test_archiving_ends_it_and_restoring_does_away_with_the_end(corpus, everyone
     assert titles("q=cups&mode=keyword&as_of=2999-12-31", everyone) == []
     memory_restore(memory_id=cups.pk, viewer=everyone)
     assert titles("q=cups&mode=keyword&as_of=2999-12-31", everyone) == ["Cups"]
-
-
-def test_another_date_of_the_successor_is_another_end(corpus, everyone):
-    old, new = Memory.objects.get(external_id="t4"), Memory.objects.get(external_id="t1")
-    memory_supersede(memory_id=old.pk, by_id=new.pk, viewer=everyone)
-    # The successor is older than the memory that it replaced.
-    assert titles("q=cups&mode=keyword&as_of=2024-12-31", everyone) == []
-    changes = MemoryChanges(created_at=datetime(2025, 2, 1, tzinfo=UTC))
-    memory_update(memory_id=new.pk, changes=changes, viewer=everyone)
-    assert titles("q=cups&mode=keyword&as_of=2024-12-31", everyone) == ["Cups"]
-    assert titles("q=cups&mode=keyword&as_of=2025-02-01", everyone) == []
 
 
 def test_a_viewer_of_one_project_sees_what_was_valid_there(corpus):

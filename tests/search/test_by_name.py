@@ -75,14 +75,6 @@ def test_a_quoted_or_signed_text_and_meaning_alone_look_for_no_name(corpus, ever
     assert ask(querystring, everyone).named == ()
 
 
-def test_a_text_with_a_renamed_tag_finds_the_tag_of_today(corpus, everyone):
-    TagAlias.objects.create(alias="ship-yard", tag="boat")
-    clear_caches()
-    result = ask("q=Ship yard&mode=keyword", everyone)
-    assert listed_names(result) == [("tag", "boat", 3)]
-    assert result.total == 3
-
-
 def test_a_text_that_is_a_tag_and_an_alias_names_the_tags_that_the_viewer_has(corpus, everyone):
     TagAlias.objects.create(alias="tea", tag="boat")
     clear_caches()

@@ -28,18 +28,6 @@ def table(query, viewer, rows, columns):
     return with_engine(counted, viewer)
 
 
-def test_counts_of_two_facets(corpus, everyone):
-    rows = FacetValues("tag", ("tea", "kettle", "no such tag"))
-    columns = FacetValues("type", ("decision", "note", "howto", "no such type"))
-    found = table(SearchQuery(), everyone, rows, columns)
-    assert found == [[2, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
-
-
-def test_counts_of_a_facet_with_itself(corpus, everyone):
-    tags = FacetValues("tag", ("tea", "guests", "kettle"))
-    assert table(SearchQuery(), everyone, tags, tags) == [[4, 2, 0], [2, 2, 0], [0, 0, 2]]
-
-
 @pytest.mark.parametrize("seconds", [0, 1])
 def test_counts_by_span_begin_at_an_edge_and_end_before_the_next(corpus, everyone, seconds):
     created = datetime(2024, 1, 5, 10, tzinfo=UTC)

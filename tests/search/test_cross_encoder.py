@@ -135,19 +135,6 @@ def said(reason):
     return [f"The results are not reranked by the cross-encoder: {reason}."]
 
 
-def test_while_it_loads_the_order_is_that_of_words_and_meaning(embedded, everyone, settings):
-    before = order("q=green tea", everyone)
-    settings.RERANK_MODEL = "fake"
-    loading = threading.Event()
-    cross_encoder.reset(lambda source: loading.wait(10) and Longest())
-    try:
-        assert order("q=green tea", everyone) == before
-        assert notices("q=green tea", everyone) == said("the model is still loading")
-    finally:
-        loading.set()
-        cross_encoder.reset()
-
-
 def test_one_that_takes_too_long_is_given_up_for_every_page(embedded, everyone, use, settings):
     settings.RERANK_MODEL = ""
     before = order("q=green tea", everyone)
@@ -206,6 +193,7 @@ def tiny_model(tmp_path):
 
 
 @needs_library
+@pytest.mark.release
 def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settings, tiny_model):
     settings.RERANK_MODEL, settings.RERANK_TIMEOUT_MS = str(tiny_model()), 60_000
     settings.SEARCH_WEIGHTS = {"relevance": 1.0, "quality": 0.0, "recency": 0.0, "source": 0.0}

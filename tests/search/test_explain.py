@@ -1,15 +1,13 @@
 """Explanations and groups of hits, from hand-made hits without a database."""
 
 from dataclasses import replace
-from datetime import UTC
 
 import pytest
 
-from explorer.explore.cards import build_cards
 from search.explain import explain
 from search.ranking import Boosts, Ranked, ScoreParts
 from search.result import FieldMatch
-from tests.explorer.contexts import answer, hit, query_of
+from tests.explorer.contexts import hit, query_of
 
 RANKED = Ranked(
     7,
@@ -159,21 +157,6 @@ def test_every_way_to_be_here_has_its_words(querystring, why, least, found, labe
 
 
 # --- folding ------------------------------------------------------------------------------------------------------
-
-
-def test_hits_like_one_before_them_are_folded_under_it():
-    hits = (hit(id=1), *(hit(id=n, why=Ranked(n, similar_to=1)) for n in (2, 3)), hit(id=4))
-    query = query_of("q=tea")
-    cards = build_cards(query, answer(query, hits=hits), UTC)
-    assert [(card.id, [alike.id for alike in card.similar]) for card in cards] == [(1, [2, 3]), (4, [])]
-    assert cards[0].similar[0].url == "/m/2/?ctx=q%3Dtea"
-
-
-def test_hit_like_one_on_the_page_before_stands_alone_and_says_so():
-    query = query_of("q=tea&page=2")
-    (card,) = build_cards(query, answer(query, hits=(hit(id=2, why=Ranked(2, similar_to=1)),)), UTC)
-    assert (card.similar, card.similar_to.label) == ((), "#1")
-    assert card.similar_to.url == "/m/1/?ctx=q%3Dtea%26page%3D2"
 
 
 # --- numbers and lists in words -----------------------------------------------------------------------------------

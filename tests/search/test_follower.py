@@ -132,6 +132,18 @@ def test_a_reader_never_sees_half_a_batch(tantivy, tmp_path, monkeypatch):
     assert totals["manifest written"] == (before.total - 1, "tantivy")
 
 
+def test_what_changes_while_an_index_is_made_is_taken_in_afterwards(db, tantivy, tmp_path, monkeypatch):
+    load(tmp_path)
+
+    def reached(step):
+        if step == "generation made":
+            Memory.objects.filter(external_id="t1").update(memory_type="changed")
+
+    monkeypatch.setattr(crash_points, "reached", reached)
+    follower.catch_up()
+    assert_true_to_the_database()
+
+
 def test_one_process_writes_at_a_time(db, tantivy, tmp_path):
     load(tmp_path)
     with store.writer_lock(), pytest.raises(store.WriterElsewhereError):

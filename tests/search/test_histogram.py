@@ -12,9 +12,7 @@ from search.histogram import (
     bucket_start,
     build_histogram,
     choose_interval,
-    count_before,
     histogram_domain,
-    without_early_days,
 )
 from search.query import Interval
 
@@ -69,37 +67,10 @@ def test_bars_are_without_gaps_and_name_their_dates():
     ]
 
 
-def test_too_fine_an_interval_is_coarsened_and_says_so():
-    histogram = build_histogram(
-        days(((2020, 1, 1), 1), ((2026, 1, 1), 1)), (date(2020, 1, 1), date(2026, 1, 1)), Interval.DAY
-    )
-    assert histogram.interval == Interval.QUARTER
-    assert histogram.coarsened_from == Interval.DAY
-
-
 def test_domain_is_the_period_with_half_as_much_again_on_either_side():
     counts = days(((2020, 1, 1), 1), ((2026, 1, 1), 1))
     assert histogram_domain(counts, None, None) == (date(2020, 1, 1), date(2026, 1, 1))
     assert histogram_domain(counts, date(2022, 1, 1), date(2022, 1, 10)) == (date(2021, 12, 27), date(2022, 1, 15))
-
-
-def test_long_early_time_with_hardly_anything_is_left_out_from_a_year_or_month_on():
-    years = days(((1996, 5, 8), 2), ((2015, 2, 8), 99), ((2026, 8, 5), 1))
-    assert without_early_days(years, (date(1996, 5, 8), date(2026, 8, 5))) == (date(2015, 1, 1), date(2026, 8, 5))
-    assert count_before(years, date(2015, 1, 1)) == 2
-    months = days(((2026, 1, 1), 1), ((2026, 4, 20), 99), ((2026, 6, 1), 5))
-    assert without_early_days(months, (date(2026, 1, 1), date(2026, 6, 1))) == (date(2026, 4, 1), date(2026, 6, 1))
-
-
-def test_early_time_stays_if_it_is_short_or_holds_a_part_of_the_memories():
-    short = days(((2026, 1, 1), 1), ((2026, 2, 1), 99), ((2026, 8, 1), 5))
-    assert without_early_days(short, (date(2026, 1, 1), date(2026, 8, 1))) == (date(2026, 1, 1), date(2026, 8, 1))
-    much = days(((1996, 5, 8), 5), ((2015, 2, 8), 95))
-    assert without_early_days(much, (date(1996, 5, 8), date(2015, 2, 8))) == (date(1996, 5, 8), date(2015, 2, 8))
-    one = days(
-        ((2026, 5, 8), 1),
-    )
-    assert without_early_days(one, (date(2026, 5, 8), date(2026, 5, 8))) == (date(2026, 5, 8), date(2026, 5, 8))
 
 
 def test_no_days_no_domain():

@@ -39,6 +39,11 @@ def caller(corpus):
     return Client(headers={"Authorization": f"Bearer {raw}"})
 
 
+@pytest.fixture(params=[4, pytest.param(1, marks=pytest.mark.release)], ids=["a quarter", "all"])
+def texts(request):
+    return TEXTS[:: request.param]
+
+
 def address(path, **parameters):
     """A URL with these parameters, including surrogates."""
     pairs = (f"{key}={quote(value.encode(errors='surrogatepass'))}" for key, value in parameters.items())
@@ -59,8 +64,8 @@ def test_there_are_enough_of_them():
     assert len(TEXTS) >= 500
 
 
-def test_any_text_is_searched_for_or_refused_clearly(corpus, caller, everyone):
-    for text in TEXTS:
+def test_any_text_is_searched_for_or_refused_clearly(corpus, caller, everyone, texts):
+    for text in texts:
         reply = with_engine(caller.get(address("/api/search", q=text, page_size="100", view="index")), text)
         # URLs cannot contain surrogates: the replacement character arrives.
         text = text.encode(errors="surrogatepass").decode(errors="replace")
@@ -76,15 +81,15 @@ def test_any_text_is_searched_for_or_refused_clearly(corpus, caller, everyone):
 
 
 @one_engine
-def test_any_text_as_a_value_finds_what_has_it_and_nothing_else(corpus, caller):
-    for n, text in enumerate(TEXTS):
+def test_any_text_as_a_value_finds_what_has_it_and_nothing_else(corpus, caller, texts):
+    for n, text in enumerate(texts):
         name = FILTERS[n % len(FILTERS)]
         reply = with_engine(caller.get(address("/api/search", **{name: text})), text)
         assert reply is None or not text.strip() or reply["total"] == 0, (name, text[:100])
 
 
 @one_engine
-def test_any_text_anywhere_else_is_read_or_refused(corpus, caller):
+def test_any_text_anywhere_else_is_read_or_refused(corpus, caller, texts):
     places = [
         ("/api/search", "from"),
         ("/api/search", "since"),
@@ -100,7 +105,7 @@ def test_any_text_anywhere_else_is_read_or_refused(corpus, caller):
         ("/api/timeline", "depth_before"),
         ("/api/health", "q"),
     ]
-    for n, text in enumerate(TEXTS):
+    for n, text in enumerate(texts):
         path, name = places[n % len(places)]
         with_engine(caller.get(address(path, **{name: text})), text)
         body = json.dumps({"ids": [text, 1], "project": text}) if n % 2 else json.dumps({"ids": [1], text: 1})
@@ -108,7 +113,7 @@ def test_any_text_anywhere_else_is_read_or_refused(corpus, caller):
 
 
 @one_engine
-def test_tools_answer_any_text(corpus, everyone):
+def test_tools_answer_any_text(corpus, everyone, texts):
     asked = [
         lambda text: ("search", {"query": text}),
         lambda text: ("search", {"tag": [text], "-category": text}),
@@ -121,7 +126,7 @@ def test_tools_answer_any_text(corpus, everyone):
         lambda text: ("update_memory", {"id": text, "title": text}),
         lambda text: ("relate", {"id": 1, "target": text, "rel": text}),
     ]
-    for n, text in enumerate(TEXTS):
+    for n, text in enumerate(texts):
         name, arguments = asked[n % len(asked)](text)
         try:
             told = call(TOOL[name], arguments, everyone)
@@ -132,8 +137,8 @@ def test_tools_answer_any_text(corpus, everyone):
 
 
 @one_engine
-def test_any_text_can_be_stored_and_comes_back_or_is_refused(corpus, caller):
-    for n, text in enumerate(TEXTS[::4]):
+def test_any_text_can_be_stored_and_comes_back_or_is_refused(corpus, caller, texts):
+    for n, text in enumerate(texts):
         body = json.dumps(
             {"content": text, "title": text[:400], "project": "tea", "external_id": f"h{n}", "tags": [text[:90]]}
         )
@@ -155,10 +160,10 @@ def test_any_text_can_be_stored_and_comes_back_or_is_refused(corpus, caller):
 
 
 @one_engine
-def test_pages_answer_any_text(corpus):
+def test_pages_answer_any_text(corpus, texts):
     browser = Client()
     browser.force_login(User.objects.create_superuser("owner"))
-    for n, text in enumerate(TEXTS[::5]):
+    for n, text in enumerate(texts):
         path, name = [("/explore/", "q"), ("/explore/", "tag"), ("/facets/tag/", "search"), ("/explore/", "from")][
             n % 4
         ]

@@ -66,13 +66,6 @@ def test_check_agrees(indexed):
     ]
 
 
-def test_check_leaves_out_what_is_on_the_way(indexed):
-    Memory.objects.filter(external_id="t1").update(memory_type="changed")
-    text = said(check=True)
-    assert "Changed and not indexed yet: 1 memory." in text
-    assert "Everything agrees" in text
-
-
 def test_check_names_the_memories_that_differ(indexed):
     outbox.stop_following()
     changed = Memory.objects.get(external_id="t1").pk
@@ -116,13 +109,6 @@ def test_rebuild_makes_a_new_one_and_removes_the_old(indexed, index):
     assert store.current_generation() != before
     assert "Everything agrees" in said(check=True)
     assert outbox.is_followed()
-
-
-def test_catch_up_takes_in_what_waits(indexed):
-    Memory.objects.filter(external_id__in=["t1", "t2"]).update(memory_type="changed")
-    assert said(catch_up=True) == "2 changes applied.\n"
-    assert said(catch_up=True) == "0 changes applied.\n"
-    assert run(SearchQuery.from_mapping({"type": "changed"}), command_viewer()).total == 2
 
 
 def test_drop_removes_it_and_follows_no_more(indexed, index):

@@ -16,9 +16,9 @@ from search.facets import FACET
 from search.query import SearchQuery
 from search.run import run
 from tests.html import html_of
-from tests.search.conftest import EVERY_COUNT
+from tests.search.conftest import BOTH_ENGINES
 
-pytestmark = EVERY_COUNT
+pytestmark = BOTH_ENGINES
 
 ROW = re.compile(
     r'<input type="checkbox" id="[^"]+" form="explore-form" name="([^"]+)" value="([^"]*)"[^>]*>'

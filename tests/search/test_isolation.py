@@ -20,7 +20,7 @@ from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create, memory_delete
 from memories.supersession import memory_supersede
-from tests.search.conftest import EVERY_COUNT
+from tests.search.conftest import BOTH_ENGINES, EVERY_COUNT
 from web.cache import clear_caches
 
 pytestmark = EVERY_COUNT
@@ -232,7 +232,8 @@ def difference(asked, before, after):
     return asked, before[part], after[part]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@BOTH_ENGINES
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.release) for n in (2, 3))])
 def test_nothing_that_happens_elsewhere_changes_any_answer(corpus, seed):
     tea = Project.objects.get(slug="tea")
     raw = make_key(name="tea", scopes=["read", "write"], projects=[tea], viewer=EVERYTHING).raw

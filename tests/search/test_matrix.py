@@ -6,7 +6,6 @@ import pytest
 
 from access.viewer import Viewer
 from memories.models import Project
-from search.engines.index import counts as index_counts
 from search.matrix import MatrixRequest, matrix
 from search.query import SearchQuery
 from search.run import run
@@ -23,14 +22,6 @@ def table(querystring, viewer, **request):
 
 def _lines(found):
     return zip(found.rows, found.cells, strict=True)
-
-
-def test_tags_by_type(corpus, everyone):
-    found = table("project=tea", everyone, rows="tag", columns="type", row_limit=2, column_limit=3)
-    assert [(row.value, row.count) for row in found.rows] == [("tea", 4), ("guests", 2)]
-    assert [(column.value, column.count) for column in found.columns] == [("note", 3), ("decision", 2), ("bugfix", 1)]
-    assert found.cells == ((1, 2, 0), (1, 1, 0))
-    assert (found.total, found.distinct_rows, found.distinct_columns) == (8, 6, 5)
 
 
 def test_periods_are_those_of_the_dates_extended_to_whole_ones(corpus, everyone):
@@ -77,15 +68,6 @@ def test_every_cell_is_the_total_of_its_query(corpus, everyone):
             for column, count in zip(found.columns, cells, strict=True):
                 cell = run(found.cell_query(row, column), everyone)
                 assert cell.total == count, (querystring, row, column)
-
-
-def test_many_columns_are_counted_in_parts(corpus, everyone, monkeypatch):
-    whole = [table("", everyone, rows="tag", columns=columns) for columns in ("tag", "type")]
-    monkeypatch.setattr(index_counts, "_COLUMNS_AT_ONCE", 2)
-    assert [table("", everyone, rows="tag", columns=columns).cells for columns in ("tag", "type")] == [
-        found.cells for found in whole
-    ]
-    assert all(len(found.columns) > 4 for found in whole)
 
 
 def test_nothing_of_a_hidden_project_is_counted_or_named(corpus):

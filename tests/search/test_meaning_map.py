@@ -1,20 +1,15 @@
 """The map of meaning under a query: tiles, colours, regions. Each test runs with every engine."""
 
-import numpy as np
 import pytest
 
 from access.viewer import Viewer
-from explorer.map.api import MapRequest
-from explorer.map.views import TileRequest
 from memories.models import MapPlace, Memory, Project
 from search import meaning_map
 from search.area import Tile
-from search.engines.base import EngineTimeoutError
-from search.meaning_map import MapTooSlowError, hits_at, map_field, map_groups, map_regions
+from search.meaning_map import hits_at, map_field, map_groups, map_regions
 from search.query import SearchQuery
 from tests.map_corpus import move
 from tests.search.conftest import BOTH_ENGINES
-from web.params import QueryError
 
 pytestmark = BOTH_ENGINES
 
@@ -115,33 +110,7 @@ def test_a_memory_is_found_among_others_of_its_place_that_the_viewer_may_not_see
     assert [hit.id for hit in hits_at(SearchQuery(), boat, 20_000, 20_000)] == [own]
 
 
-def test_a_map_that_takes_too_long_says_so(corpus, everyone, monkeypatch):
-    def late(*arguments, **options):
-        raise EngineTimeoutError
-
-    monkeypatch.setattr(meaning_map, "_find_regions", late)
-    monkeypatch.setattr(meaning_map, "_groups", late)
-    with pytest.raises(MapTooSlowError, match="took too long"):
-        map_regions(SearchQuery(), everyone)
-    with pytest.raises(MapTooSlowError, match="took too long"):
-        field(everyone)
-
-
 def test_without_a_map_there_is_nothing(db, engine, everyone):
     assert map_field(SearchQuery(), everyone, "type", Tile()) is None
     assert map_regions(SearchQuery(), everyone) == ()
     assert hits_at(SearchQuery(), everyone, 1, 1) == ()
-
-
-def test_arrays_of_a_tile_are_parallel(corpus, everyone):
-    rows = field(everyone).tile
-    assert {len(column) for column in (rows.xs, rows.ys, rows.groups, rows.counts)} == {rows.total}
-    assert int(np.sum(rows.counts)) == rows.total
-
-
-def test_tile_beyond_its_zoom_is_refused_by_page_and_api():
-    for request in (MapRequest, TileRequest):
-        with pytest.raises(QueryError, match="x: there is no tile 5 at zoom 0") as refused:
-            request.from_pairs([("z", "0"), ("x", "5")])
-        assert refused.value.suggestion == "use 0 to 0, or a larger z"
-        assert request.from_pairs([("z", "3"), ("x", "7"), ("y", "7")]).tile == Tile(3, 7, 7)

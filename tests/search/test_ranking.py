@@ -131,6 +131,8 @@ def test_near_duplicates_stand_behind_the_first_of_them():
     vectors = {1: unit(1, 0), 2: unit(0, 1), 3: unit(1, 0.01), 4: unit(0.01, 1), 5: unit(1, 0.02)}
     folded = fold([Ranked(n) for n in range(1, 6)], vectors, 0.95)
     assert [(one.id, one.similar_to) for one in folded] == [(1, None), (3, 1), (5, 1), (2, None), (4, 2)]
+    between = fold([Ranked(n) for n in (1, 2, 3)], {1: unit(1, 0), 2: unit(1, 1), 3: unit(1, 0.414)}, 0.9)
+    assert [(one.id, one.similar_to) for one in between] == [(1, None), (3, 1), (2, None)]
 
 
 @pytest.mark.parametrize(

@@ -55,15 +55,6 @@ def test_recalled_since_finds_what_was_recalled_then_or_later(used, everyone):
     assert names(ask("recalled_since=2026-03-05&tag=brewing", everyone)) == ["t1"]
 
 
-def test_what_was_not_recalled_is_all_the_rest(used, everyone):
-    every = ask("page_size=100", everyone)
-    never = ask("-recalled_since=ever&page_size=100", everyone)
-    assert (never.total, set(names(never)) & {"t1", "t2", "b1"}) == (every.total - 3, set())
-    since = ask("-recalled_since=2026-04-01&page_size=100", everyone)
-    assert (since.total, "t1" in names(since)) == (every.total - 2, True)
-    assert names(ask("recalled_since=ever&-recalled_since=2026-04-01", everyone)) == ["t1"]
-
-
 def test_most_recalled_come_first_and_then_the_newest_numbers(used, everyone):
     found = ask("sort=recalled&page_size=100", everyone)
     assert names(found)[:3] == ["t1", *sorted(["t2", "b1"], key=lambda name: -used[name])]
@@ -72,26 +63,10 @@ def test_most_recalled_come_first_and_then_the_newest_numbers(used, everyone):
     assert rest == sorted(rest, reverse=True)
 
 
-def test_new_recalls_count_with_the_next_search(used, everyone):
-    assert ask("recalled_since=ever", everyone).total == 3
-    recalls = RecallLog()
-    for _ in range(4):
-        recalls.add([used["t3"]], by_agent=True, at=datetime(2026, 6, 1, tzinfo=UTC))
-    recalls.store()
-    assert names(ask("recalled_since=ever&sort=recalled", everyone))[:2] == ["t3", "t1"]
-
-
 def test_a_viewer_of_one_project_finds_and_orders_only_its_memories(used):
     tea = Viewer(frozenset([Project.objects.get(slug="tea").pk]), frozenset({"read"}))
     assert set(names(ask("recalled_since=ever", tea))) == {"t1", "t2"}
     assert {hit.project for hit in ask("-recalled_since=ever&sort=recalled", tea).hits} == {"tea"}
-
-
-def test_facets_and_histogram_count_what_was_recalled(used, everyone):
-    result = ask("recalled_since=ever&include_facets=1", everyone)
-    projects = next(facet for facet in result.facets if facet.key == "project")
-    assert {value.value: value.count for value in projects.values if value.count} == {"tea": 2, "boat": 1}
-    assert sum(bar.all for bar in result.histogram.bars) == 3
 
 
 def test_why_not_and_alternatives_name_the_recalls(used, everyone):

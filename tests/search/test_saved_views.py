@@ -83,34 +83,11 @@ def test_view_stores_the_slice_and_not_the_page_of_it(owner):
     assert SavedView.objects.get().name == "Old tea"
 
 
-def test_names_of_one_person_differ_and_so_do_slugs(owner):
-    viewer = viewer_of_user(owner)
-    for name in ("お茶", "紅茶", "Tea!"):
-        saved_view_create(name=name, query=SearchQuery(), viewer=viewer)
-    assert sorted(SavedView.objects.values_list("slug", flat=True)) == ["tea", "view", "view-2"]
-    with pytest.raises(ViewRefusedError, match="already have a view named “TEA!”"):
-        saved_view_create(name="TEA!", query=SearchQuery(), viewer=viewer)
-    with pytest.raises(ViewRefusedError, match="needs a name"):
-        saved_view_create(name="  ", query=SearchQuery(), viewer=viewer)
-
-
 def test_view_of_somebody_else_is_not_changed(view):
     other = viewer_of_user(User.objects.create_superuser("root"))
     with pytest.raises(ViewRefusedError, match="somebody else"):
         saved_view_change(view=view, viewer=other, name="Mine")
     assert SavedView.objects.get().name == "Tea"
-
-
-def test_one_view_is_the_default_of_a_person(owner, view):
-    viewer = viewer_of_user(owner)
-    second = saved_view_create(name="Second", query=SearchQuery(), viewer=viewer)
-    view_mark(view=view, viewer=viewer, is_default=True, pinned=True)
-    view_mark(view=second, viewer=viewer, is_default=True)
-    assert [(one.view.name, one.pinned, one.is_default) for one in openable_views(viewer)] == [
-        ("Tea", True, False),
-        ("Second", False, True),
-    ]
-    assert ViewMark.objects.count() == 2
 
 
 # --- who sees what, and what is counted ------------------------------------------------------------------------------

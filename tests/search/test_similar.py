@@ -6,12 +6,12 @@ from django.test import Client
 
 from access.keys import make_key
 from access.viewer import command_viewer
-from memories.models import Chunk, Corpus, EmbeddingModel, Memory, Project
+from memories.models import Chunk, Memory, Project
 from memories.refusals import MemoryNotFoundError
 from search.similar import SimilarRequest, similar_memories, similar_to_text
 from tests.explorer.memory.test_memory_page import make
 from tests.search.conftest import BOTH_ENGINES
-from tests.vectors import MODEL, embed_everything
+from tests.vectors import embed_everything
 from web.cache import clear_caches
 
 pytestmark = [pytest.mark.django_db, BOTH_ENGINES]
@@ -73,16 +73,6 @@ def test_the_nearest_come_first_and_never_itself(vectors, everyone, anchor):
     assert found.reason == ""
 
 
-def test_where_nothing_says_how_near_the_model_does(vectors, everyone):
-    found = like(everyone, "t1")
-    assert found.min_similarity == 0.2
-    assert all(one.similarity >= 0.2 for one in found.memories)
-    none = like(everyone, "t1", min_similarity=1)
-    assert (none.memories, none.reason) == ((), "no other memory is at least 1.00 similar")
-    filtered = like(everyone, "t1", type="idea", min_similarity=0.9)
-    assert filtered.reason == "no other memory that matches the filters is at least 0.90 similar"
-
-
 @pytest.mark.parametrize(
     ("filters", "wanted"),
     [
@@ -116,21 +106,6 @@ def test_one_that_says_nearly_the_same_is_a_possible_duplicate(corpus, everyone)
     first, *others = like(everyone, "t1", min_similarity=0).memories
     assert (first.hit.id, first.is_duplicate, first.similarity) == (900, True, pytest.approx(1, abs=1e-3))
     assert not any(one.is_duplicate for one in others)
-
-
-def test_one_paragraph_in_common_is_similar_and_no_duplicate(corpus, everyone):
-    tea = Project.objects.get(slug="tea")
-    for pk, content in {
-        900: long_text("kettle spring valve", "crane dock brake"),
-        901: long_text("kettle spring valve", "ledger invoice tax"),
-        902: long_text("kettle spring valve", "crane dock brake"),
-    }.items():
-        make(tea, pk, title="Weekly report", content=content, external_id=str(pk))
-    reembedded()
-    assert Chunk.objects.filter(memory_id=900).count() > 2
-    found = {one.hit.id: one for one in like(everyone, "900", min_similarity=0.9).memories}
-    assert {pk: one.is_duplicate for pk, one in found.items()} == {901: False, 902: True}
-    assert found[901].similarity >= 0.95
 
 
 def test_a_long_memory_is_compared_from_its_beginning_to_its_end(corpus, everyone):
@@ -177,17 +152,6 @@ def test_before_anything_is_embedded_there_is_a_reason(corpus, everyone):
     assert (found.memories, found.reason) == ((), "no memory has been embedded yet")
 
 
-def test_vectors_of_another_model_are_not_compared(vectors, everyone):
-    EmbeddingModel.objects.create(
-        id=2, name="next", source="next", dimensions=MODEL.dimensions, min_similarity=0.3, state="building"
-    )
-    own = Chunk.objects.get(memory_id=pk_of("t1"))
-    Chunk.objects.create(memory_id=pk_of("b1"), model_id=2, ordinal=0, start=0, end=1, embedding=own.embedding)
-    Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
-    before = {one.hit.external_id: one.similarity for one in like(everyone, "t1", min_similarity=0).memories}
-    assert before.get("b1", 0) < 0.9
-
-
 # --- the API ------------------------------------------------------------------------------------------------------
 
 
@@ -218,44 +182,9 @@ def test_api_knows_no_memory_of_another_project(vectors):
     assert fetched(f"/api/memories/{10**30}/similar", 404)["error"] == "not_found"
 
 
-@pytest.mark.parametrize(
-    ("parameters", "detail"),
-    [
-        pytest.param({"limit": "0"}, "limit: 0 is too small", id="limit too small"),
-        pytest.param({"limit": "101"}, "limit: 101 is too large", id="limit too large"),
-        pytest.param({"limit": "ten"}, "limit: 'ten' is not a whole number", id="limit in words"),
-        pytest.param({"limit": ["5", "6"]}, "limit: is given twice with different values", id="two limits"),
-        pytest.param({"min_similarity": "2"}, "min_similarity: 2 is too large", id="similarity too large"),
-        pytest.param({"min_similarity": "near"}, "min_similarity: 'near' is not a number", id="similarity in words"),
-        pytest.param({"same_project": "maybe"}, "same_project: 'maybe' is not a boolean (1 or 0)", id="no switch"),
-        pytest.param(
-            {"same_project": "1", "project": "tea"}, "same_project: is given together with project", id="two projects"
-        ),
-        pytest.param({"q": "tea"}, "q: does nothing here: the nearest come first", id="words"),
-        pytest.param({"sort": "newest"}, "sort: does nothing here: the nearest come first", id="order"),
-        pytest.param({"page_size": "5"}, "page_size: does nothing here: the nearest come first", id="page size"),
-        pytest.param({"taggs": "tea"}, "taggs: is not a parameter", id="unknown"),
-    ],
-)
-def test_parameters_that_are_wrong_are_named(db, parameters, detail):
-    reply = fetched("/api/memories/1/similar", 422, **parameters)
-    assert reply["error"] == "invalid_query"
-    assert detail in reply["detail"]
-
-
 def about(viewer, text, **arguments):
     pairs = [(key, str(value)) for key, value in arguments.items()]
     return similar_to_text(text, *SimilarRequest.with_query(pairs), viewer)
-
-
-def test_a_text_is_compared_as_it_is_and_not_read_as_a_query(vectors, query_model, everyone):
-    valve = Memory.objects.get(external_id="t2")
-    whole = about(everyone, f"{valve.title}\n{valve.content}")
-    assert (ids(whole)[0], whole.memories[0].is_duplicate) == (valve.pk, True)
-    signed = about(everyone, f'"{valve.title}" {valve.content} -kettle -valve +retry or')
-    assert (ids(signed)[0], signed.memories[0].similarity > 0.85) == (valve.pk, True)
-    long = about(everyone, "Nothing of the kind. " * 100 + valve.content)
-    assert ids(long)[0] == valve.pk
 
 
 def test_a_text_finds_only_what_the_viewer_sees_and_the_filters_pass(vectors, query_model, everyone):

@@ -44,14 +44,6 @@ def test_neighbours_stand_around_the_anchor_the_oldest_first(corpus, everyone):
     assert (found.earlier, found.later) == (0, 7)
 
 
-def test_filters_choose_the_neighbours_and_not_the_anchor(corpus, everyone):
-    found = around(everyone, anchor=pk_of("b1"), project="tea", type="decision")
-    assert found.anchor.external_id == "b1"
-    assert (external_ids(found.before), external_ids(found.after)) == (["t1"], ["t7"])
-    dated = around(everyone, anchor=pk_of("b1"), **{"from": "2024-02-28", "to": "2024-03-01"})
-    assert (external_ids(dated.before), external_ids(dated.after)) == ([], ["t3", "b2"])
-
-
 def test_words_find_the_anchor_and_narrow_nothing(corpus, everyone):
     found = around(everyone, query="crane brake", depth_before=1, depth_after=1)
     assert found.anchor.external_id == "b1"
@@ -103,12 +95,6 @@ def test_anchor_that_has_none_of_the_words_is_named_as_such(embedded, everyone, 
     found = around(everyone, query=query, mode=mode, min_similarity=0)
     assert found.anchor
     assert [warning.message[: len(expected)] for warning in found.warnings] == [expected] * bool(expected)
-
-
-def test_anchor_of_a_hidden_state_is_shown_and_its_neighbours_are_not(corpus, everyone):
-    found = around(everyone, anchor=pk_of("t6"), depth_before=1, depth_after=1)
-    assert found.anchor.external_id == "t6"
-    assert (external_ids(found.before), external_ids(found.after)) == (["t4"], ["t7"])
 
 
 @pytest.mark.parametrize("place", [0, 1, 7, 14, 15])

@@ -1,15 +1,12 @@
 """The small charts of tables: exact numbers, and none of what the viewer may not see."""
 
-from datetime import date
-
 from access.viewer import Viewer
 from categories.models import Category
 from memories.models import Project
 from search.engines import with_engine
-from search.histogram import DayCounts
 from search.query import SearchQuery
 from search.run import run
-from search.trends import _domain, trends
+from search.trends import trends
 from tests.search.conftest import BOTH_ENGINES
 
 pytestmark = BOTH_ENGINES
@@ -44,8 +41,3 @@ def test_hidden_memories_are_not_counted(corpus):
 def test_there_is_no_chart_of_nothing(corpus, everyone):
     assert counted(SearchQuery(), "tag", [], everyone).periods == ()
     assert counted(SearchQuery(project=("none",)), "tag", ["tea"], everyone).periods == ()
-
-
-def test_a_few_old_memories_do_not_stretch_the_periods():
-    rows = [(date(1990, 1, 1), 1, 1), (date(2025, 1, 1), 999, 999)]
-    assert _domain(DayCounts.of(rows)) == (rows[1][0], rows[1][0])

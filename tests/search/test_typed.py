@@ -89,11 +89,6 @@ def test_typed_filter_joins_the_others_and_takes_the_place_of_what_contradicts_i
     )
 
 
-def test_span_typed_beside_dates_narrows_them():
-    found = read("since:7d from:2024")
-    assert (found.query.date_from, found.query.since, found.problems) == ("2024-01-01", "7d", ())
-
-
 _WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=30)
 _VALUES = _WORDS.filter(str.strip)
 _PAIRS = st.one_of(

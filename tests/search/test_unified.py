@@ -160,16 +160,6 @@ def test_filters_keep_what_memories_that_pass_tell_of(mill, everyone, filters, e
     assert sorted(found(result, "relationship words")) == relationships
 
 
-def test_facets_and_total_are_those_of_the_memories(mill, everyone):
-    result = ask("wheel", everyone, include_facets=True)
-    projects = next(facet for facet in result.memories.facets if facet.key == "project")
-    assert {value.value: value.count for value in projects.values} == {"mill": 4, "vault": 1}
-    # Four with the word, and one that mentions the entity of this name.
-    assert result.memories.total == 5
-    assert result.totals[ResultKind.MEMORY].count == 5
-    assert result.memories.hits == ()
-
-
 def test_pages_go_through_every_result_once(mill, everyone):
     whole = titles(ask("wheel", everyone, page_size=100))
     result = ask("wheel", everyone, page_size=2)

@@ -101,11 +101,6 @@ def test_what_it_does_not_take_is_an_error(caller, query, detail):
     assert response.json()["detail"] == detail
 
 
-def test_other_modes_have_no_results_of_other_kinds(caller):
-    assert "results" not in caller.get("/api/search?q=wheel").json()
-    assert "results" not in caller.get("/api/search?mode=unified").json()
-
-
 def test_a_key_for_one_project_is_told_of_nothing_else(mill):
     raw = make_key(
         name="one", scopes=["read"], projects=[Project.objects.get(slug="mill")], viewer=command_viewer()

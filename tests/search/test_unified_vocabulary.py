@@ -161,15 +161,6 @@ def test_memories_that_the_search_leaves_out_are_not_related_to_a_result(yard, e
     assert not linked()
 
 
-def test_values_chosen_in_a_facet_narrow_the_terms_of_its_kind(yard, everyone):
-    store("mill", "Alone at noon", "solitude", "Works")
-    assert first(ask("solitude", everyone)) == ("concept", "solitude")
-    chosen = ask("solitude", everyone, concept=["thundering herd", "quiet hours"])
-    assert [hit.title_text for hit in chosen.hits if hit.kind.value == "concept"] == []
-    also = ask("solitude", everyone, concept=["thundering herd", "solitude"])
-    assert [one.memories for one in leg(also, "concept words").found] == [1]
-
-
 def test_relationship_that_nothing_states_is_not_of_what_was_changed_lately(yard, everyone):
     def found(**filters):
         return [hit.title_text for hit in ask("known from", everyone, **filters).hits if hit.relationship]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from text.analysis import index_terms, languages, tokens
+from text.analysis import document_vector, index_terms, languages, to_tsvector, tokens
 from text.highlight import matched_spans
 from text.query_syntax import parse_text
 
@@ -86,6 +86,20 @@ def test_what_is_found_is_marked_from_letter_to_letter(words, language):
 def test_terms_of_a_document_are_those_of_its_tokens(text, language):
     placed = {(term, at) for token in tokens(text, language, 1) for term, at in token.terms}
     assert placed == {(term, at) for term, places in index_terms([(text, "D")], language).items() for at, _ in places}
+
+
+@given(st.lists(TEXTS.map(" ".join), min_size=1, max_size=4), LANGUAGES, st.booleans())
+def test_vector_of_a_document_has_its_terms(texts, language, is_joined):
+    fields = list(zip(texts, "ADBC", strict=False))
+    made = document_vector(fields, language, is_joined=is_joined)
+    expected = to_tsvector(index_terms(fields, language, is_joined=is_joined))
+    assert places_in(made) == places_in(expected)
+
+
+def places_in(vector):
+    """Each term with each of its places."""
+    entries = (entry.rpartition("':") for entry in vector.split(" '"))
+    return {(term.removeprefix("'"), place) for term, _, places in entries for place in places.split(",")}
 
 
 @pytest.mark.parametrize("language", languages())

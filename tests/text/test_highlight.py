@@ -27,10 +27,6 @@ def test_snippet_shows_the_match_and_marks_it():
     assert len("".join(segment.text for segment in cut)) < 260
 
 
-def test_plain_text_drops_markdown():
-    assert plain_text("# Head\n\n* **bold** `code` [link](http://x.y) __init__") == "Head bold code link __init__"
-
-
 def test_snippet_is_where_most_distinct_words_stand():
     text = "kettle kettle kettle " + "filler word " * 60 + "the kettle valve broke " + "more words " * 60
     cut = snippet(text, matched_spans(text, (Pattern(("kettl",)), Pattern(("valv",))), "english"), 200)
@@ -42,10 +38,6 @@ def test_spans_are_those_of_the_patterns_asked_for_now():
     assert matched_spans("kettle valve", kettle, "english") == [(0, 6)]
     assert matched_spans("kettle valve", valve, "english") == [(7, 12)]
     assert matched_spans("kettle valve", valve, "simple") == []
-
-
-def test_plain_text_leaves_a_lone_mark():
-    assert plain_text("2 * 3 = 6, a ~ b\x1f and [x] (y)") == "2 * 3 = 6, a ~ b and [x] (y)"
 
 
 def test_marks_of_lines_are_dropped_where_one_follows_another():

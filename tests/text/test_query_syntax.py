@@ -142,16 +142,6 @@ def test_title_is_asked_for_by_name(query, expected):
     assert matches(query, text, title="Kettle valve") is expected
 
 
-def test_a_field_without_a_word_is_a_word():
-    assert parse_text("title:").positive == parse_text("title:*").positive == (Pattern(("titl",)),)
-
-
-def test_short_prefixes_are_reported():
-    query = parse_text('c* -x* "event l*" a-b* conn*')
-    assert query.short_prefixes == ("c*", "x*", "l*", "a-b*")
-    assert [pattern for pattern in query.positive if pattern.prefix] == [Pattern(("conn",), prefix=True)]
-
-
 @pytest.mark.parametrize("language", languages())
 def test_no_stem_makes_a_prefix_of_one_letter(language):
     for word in ("as", "es", "aed", "das", "eine", "ata", "pt", "ах"):
@@ -172,20 +162,6 @@ def test_no_stem_makes_a_prefix_of_one_letter(language):
 )
 def test_patterns_are_compiled_with_their_terms_quoted(query, compiled):
     assert tsquery(parse_text(query).positive[0]) == compiled
-
-
-@pytest.mark.parametrize("text", ["", "   ", "---", '""', "\x00", "()", "+", "-", '"'])
-def test_text_without_a_word_is_empty(text):
-    assert parse_text(text).is_empty
-
-
-def test_an_unbalanced_quote_is_no_phrase():
-    query = parse_text('say "green tea')
-    assert [group.phrases for group in query.groups] == [()]
-
-
-def test_short_flags_are_reported():
-    assert parse_text("rm -rf /tmp").flags == ("-rf",)
 
 
 def test_description_says_what_was_needed():

@@ -14,7 +14,6 @@ from access.viewer import command_viewer
 from agent_tools import asgi
 from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from agent_tools.claude_mem import worker
 from tests.web.applications import ask
 from web import handler, health
 from web.admission import Admission, BusyError
@@ -188,13 +187,6 @@ def test_agent_is_told_that_the_server_is_busy(monkeypatch):
     error = json.loads(answer.text)["error"]
     assert error["message"].startswith("The server has more requests than it can answer at the moment.")
     assert error["data"]["error"] == "busy"
-
-
-def test_reader_of_claude_mem_is_told_that_the_server_is_busy(monkeypatch):
-    monkeypatch.setattr(worker, "requests", Admission(0, 0))
-    answer = asyncio.run(ask(worker.worker, "/api/search"))
-    assert (answer.status, answer.headers["retry-after"]) == (503, "5")
-    assert "more requests than it can answer" in json.loads(answer.text)["error"]
 
 
 # --- no connection in time --------------------------------------------------------------------------------------------

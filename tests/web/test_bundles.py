@@ -8,7 +8,6 @@ from django.conf import settings
 from django.contrib.staticfiles import finders
 from django.core.management import call_command
 
-from web import bundles
 from web.bundles import BUNDLES
 
 
@@ -24,17 +23,6 @@ def test_a_bundle_has_the_text_of_its_parts_in_their_order(folder, bundle):
     places = [text.index(Path(finders.find(part)).read_text()) for part in BUNDLES[bundle]]
     assert places == sorted(places)
     assert {Path(bundle).suffix} == {Path(part).suffix for part in BUNDLES[bundle]}
-
-
-def test_a_changed_part_is_in_the_bundle_at_the_next_request(folder, monkeypatch, settings):
-    part = folder / "sources" / "css" / "one.css"
-    part.parent.mkdir(parents=True)
-    settings.STATICFILES_DIRS = [part.parents[1]]
-    monkeypatch.setattr(bundles, "BUNDLES", {"css/all.css": ("css/one.css",)})
-    part.write_text("a { color: red; }")
-    assert Path(finders.find("css/all.css")).read_text() == "a { color: red; }"
-    part.write_text("a { color: blue; }")
-    assert Path(finders.find("css/all.css")).read_text() == "a { color: blue; }"
 
 
 def test_bundles_are_collected_with_the_other_static_files(folder):

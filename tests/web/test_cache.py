@@ -15,15 +15,6 @@ def test_a_value_is_of_one_revision():
     assert (cache.get("tree", 1), cache.get("tree", 2), len(cache)) == (None, "new", 1)
 
 
-def test_the_value_used_longest_ago_goes_first():
-    cache = RevisionCache(2)
-    cache.put("a", 1)
-    cache.put("b", 2)
-    cache.get("a")
-    cache.put("c", 3)
-    assert [cache.get(key) for key in "abc"] == [1, None, 3]
-
-
 def test_values_are_bounded_by_their_weight_too():
     cache = RevisionCache(10, weight=5, weigh=len)
     cache.put("a", "xxx")
@@ -33,12 +24,6 @@ def test_values_are_bounded_by_their_weight_too():
     assert (cache.get("a"), cache.get("b")) == (None, "xxxx")
     cache.put("heavier than all", "x" * 9)
     assert (len(cache), cache.get("heavier than all")) == (1, "x" * 9)
-
-
-def test_a_value_is_forgotten_after_its_time():
-    cache = RevisionCache(1, seconds=-1)
-    cache.put("names", "old")
-    assert cache.get("names") is None
 
 
 def test_a_value_is_made_once():

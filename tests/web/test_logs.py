@@ -93,19 +93,6 @@ def test_mistake_of_ours_has_a_traceback_without_the_values_that_postgres_adds()
     assert "x" * 201 not in long
 
 
-def test_causes_and_groups_are_in_the_traceback():
-    group = ExceptionGroup("several", [ValueError("the first"), KeyError("the second")])
-    group.__cause__ = RuntimeError("the cause")
-    trace = entry(record(error=group))["traceback"]
-    for part in ("RuntimeError: the cause", "direct cause of the following", "ValueError: the first", "the second"):
-        assert part in trace
-
-
-def test_errors_that_a_client_causes_by_leaving_have_no_traceback():
-    exchange.begin().client_left = True
-    assert "traceback" not in entry(record(error=RuntimeError("the response was not completed")))
-
-
 def test_text_cannot_pretend_to_be_a_line_of_its_own():
     line = TextLine().format(record("asked for %s", "a\n2026-01-01 ERROR forged\x1b[2J"))
     assert "\n" not in line

@@ -159,15 +159,6 @@ def test_outage_while_a_session_is_saved_is_told_too(visitor, monkeypatch):
     assert visitor.get("/remembers/").status_code == 503
 
 
-def test_bug_is_no_outage(visitor):
-    assert visitor.get("/bug/").status_code == 500
-
-
-@pytest.mark.django_db
-def test_statement_that_took_too_long_is_no_outage(visitor):
-    assert visitor.get("/cancelled/").status_code == 500
-
-
 @pytest.mark.parametrize(
     ("cause", "expected"),
     [
@@ -233,12 +224,6 @@ def test_outage_under_asgi():
 def test_page_is_compressed_unless_another_site_may_have_made_the_browser_ask_for_it(visitor, headers, encoding):
     answer = visitor.get("/long/", headers={"Accept-Encoding": "gzip, br", **headers})
     assert answer.get("Content-Encoding", "") == encoding
-
-
-@pytest.mark.urls("config.urls")
-@pytest.mark.parametrize("host", ["localhost.", "localhost.:8000", "127.0.0.1."])
-def test_name_with_a_dot_at_its_end_is_another_site_to_browsers(client, host):
-    assert client.get("/sign-in/", headers={"Host": host}).status_code == 400
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,15 @@ def shown(source, **values):
 
 
 def test_template_escapes_its_values():
-    page = render_to_string("_notices.html", {"notices": [Notice('a <b> & "c"', parameter="<q>")]})
+    source = '{% from "_macros.html" import notice_list %}{{ notice_list(notices) }}'
+    page = shown(source, notices=[Notice('a <b> & "c"', parameter="<q>")])
     assert "a &lt;b&gt; &amp; &#34;c&#34;" in page
     assert "<code>&lt;q&gt;</code>" in page
 
 
 def test_template_refuses_a_value_that_is_missing():
     with pytest.raises(UndefinedError, match="plot"):
-        render_to_string("explorer/_bars.html")
+        render_to_string("explorer/_histogram.html")
 
 
 @pytest.mark.parametrize("value", ["text", 7, SafeString("<i>safe</i>"), SafeString("")], ids=repr)

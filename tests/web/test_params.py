@@ -109,12 +109,6 @@ def test_a_strict_reading_names_every_problem_and_what_is_missing():
     )
 
 
-def test_a_fixed_field_comes_from_elsewhere_and_is_no_parameter():
-    assert TeaRequest.from_pairs([("cups", "2")], guest="Bo") == TeaRequest(cups=2, guest="Bo")
-    with pytest.raises(QueryError, match="for: is not a parameter"):
-        TeaRequest.from_pairs([("for", "Ann")], guest="Bo")
-
-
 def test_the_openapi_parameters_say_what_is_allowed():
     listed = {parameter["name"]: parameter for parameter in TeaRequest.openapi_parameters(without={"page"})}
     assert list(listed) == ["q", "kind", "cups", "warmth", "milk", "shade", "size", "for"]

@@ -31,18 +31,6 @@ def test_answer_in_two_packets_does_not_wait_for_the_client_to_acknowledge_the_f
 # --- commands next to a server ------------------------------------------------------------------------------------
 
 
-def test_server_that_stops_leaves_the_address_of_another(settings, tmp_path, monkeypatch):
-    settings.HOME = tmp_path
-    with serving.address_file("http://127.0.0.1:8000"):
-        monkeypatch.setattr("os.getpid", lambda: 1)
-        with serving.address_file("http://127.0.0.1:8001"):
-            assert serving.running_site() == "http://127.0.0.1:8001"
-        assert serving.running_site() == "http://127.0.0.1:8000"
-        settings.PUBLIC_URL = "https://memories.example"
-        assert serving.running_site() == "https://memories.example"
-    assert serving.running_site() is None
-
-
 @pytest.mark.parametrize(
     ("host", "link", "is_local"),
     [

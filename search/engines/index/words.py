@@ -144,7 +144,7 @@ def document(doc: int, terms: str) -> tantivy.Document:
     for lexeme, places in _LEXEME.findall(terms):
         if "''" in lexeme or "\\" in lexeme:
             lexeme = lexeme.replace("''", "'").replace("\\\\", "\\")
-        for written in places.split(","):
+        for written in places.split(",") if "," in places else (places,):
             position, field = _place(written)
             fields[field].append((position, lexeme))
     for placed in fields:
@@ -153,14 +153,15 @@ def document(doc: int, terms: str) -> tantivy.Document:
     is_joined = not content or (bool(title) and content[0][0] == title[-1][0] + 1)
     made = tantivy.Document()
     made.add_unsigned(DOC, doc)
-    _add(made, BEGINNING if is_joined else TITLE, title)
-    if not all(map(_is_gapless, fields)):
+    is_gapless = all(map(_is_gapless, fields))
+    _add(made, BEGINNING if is_joined else TITLE, title, is_gapless)
+    if not is_gapless:
         # Postgres drops positions above its limit: keep the others, so that no terms become adjacent.
-        _add(made, WORDS, sorted(itertools.chain.from_iterable(fields)))
+        _add(made, WORDS, sorted(itertools.chain.from_iterable(fields)), is_gapless)
         return made
     # Tantivy leaves a gap between values, as there is between fields.
     for placed in ([*title, *content] if is_joined else title, [] if is_joined else content, tags, names):
-        _add(made, WORDS, placed)
+        _add(made, WORDS, placed, is_gapless)
     return made
 
 
@@ -168,13 +169,13 @@ def _is_gapless(placed: Sequence[tuple[int, str]]) -> bool:
     return not placed or placed[-1][0] - placed[0][0] + 1 == len(set(map(itemgetter(0), placed)))
 
 
-def _add(made: tantivy.Document, name: str, placed: Sequence[tuple[int, str]]) -> None:
+def _add(made: tantivy.Document, name: str, placed: Sequence[tuple[int, str]], is_gapless: bool) -> None:
     """Add a value. Passing a text of words at consecutive positions takes a sixth of the time of passing tokens."""
     if not placed:
         return
     first, last = placed[0][0], placed[-1][0]
     words = [term for _, term in placed]
-    if len(words) == last - first + 1 and "".join(words).isalnum() and _is_gapless(placed):
+    if is_gapless and len(words) == last - first + 1 and "".join(words).isalnum():
         made.add_text(name, " ".join(words))
     else:
         tokens = [tantivy.Token(term, at - first, 0, 0) for at, term in placed]

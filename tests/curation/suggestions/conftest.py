@@ -6,6 +6,7 @@ from access.viewer import Viewer, command_viewer
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
+from tests.database import fill
 from tests.embedding import embed_all
 from web.cache import clear_caches
 
@@ -52,6 +53,12 @@ def embedded():
 @pytest.fixture
 def garden(db):
     """A dozen memories in two categories, and one for each category without any."""
+    fill("garden", plant)
+    clear_caches()
+    return Project.objects.get(slug="garden")
+
+
+def plant():
     for title, content in BEDS:
         remember("garden", title, content, categories=["Beds/Carrots"])
     for title, content in TREES:
@@ -59,7 +66,6 @@ def garden(db):
     remember("garden", "More carrots", "Sow more carrots in the sandy bed in April.", id="bed")
     remember("garden", "An apple tree more", "Plant an apple tree by the wall and prune it in February.", id="tree")
     embedded()
-    return Project.objects.get(slug="garden")
 
 
 def pk_of(external_id):

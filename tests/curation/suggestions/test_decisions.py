@@ -8,14 +8,13 @@ from django.db import connection
 
 from access.models import AuditEvent
 from access.viewer import viewer_of_user
-from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity
+from categories.models import Category, CategoryLink, Concept, Entity
 from curation.schemas import Merge, Rename
 from curation.services import curation_apply
 from curation.suggestions.generate import suggest
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
-from curation.suggestions.queries import with_names
 from curation.suggestions.services import (
     CountChangedError,
     SuggestionNotFoundError,
@@ -104,15 +103,6 @@ def test_accepting_a_new_concept_makes_it_and_undoing_takes_it_away(db):
     assert Memory.objects.get(pk=row.subject_id).concept_ids == []
 
 
-def test_a_concept_that_came_to_be_used_stays_when_its_maker_is_undone(db):
-    first = accepted(a_new_concept())
-    suggest(kinds=[Kind.CONCEPT], viewer=EVERYTHING)
-    second = Suggestion.objects.filter(state="open", kind="concept").first()
-    accepted(second)
-    undone(first)
-    assert list(ConceptLink.objects.values_list("memory_id", flat=True)) == [second.subject_id]
-
-
 # --- memories --------------------------------------------------------------------------------------------------------
 
 FIRE = "Fire the oven with beech wood for two hours before the first loaves go in, and keep the door shut meanwhile."
@@ -148,19 +138,6 @@ def test_what_was_changed_since_is_not_undone_over_it(db):
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED])
-def test_only_suggestions_about_names_are_turned(db, kind):
-    one, other = remember("mill", "Old", "Stones."), remember("mill", "New", "Steel.")
-    row = Suggestion.objects.create(
-        kind=kind, fingerprint=kind.value, confidence=0.5, project=one.project, subject_id=one.pk, target_id=other.pk
-    )
-    with pytest.raises(SuggestionRefusedError, match="Only suggestions about two names are ever turned"):
-        suggestion_accept(suggestion_id=row.pk, viewer=EVERYTHING, turned=True)
-    assert set(Memory.objects.values_list("state", flat=True)) == {"active"}
-    suggestion_accept(suggestion_id=row.pk, viewer=EVERYTHING, turned=False)
-    assert Memory.objects.get(state="superseded").pk == one.pk
-
-
 def test_merging_entities_moves_links_keeps_the_name_and_can_be_undone(db):
     one = remember("mill", "One", "One.", entities=["person:Ada Lovelace"])
     other = remember("mill", "Two", "Two.", entities=["person:ada  lovelace!"])
@@ -182,29 +159,6 @@ def test_merging_tags_renames_them_where_they_stand(db):
     assert Memory.objects.get(pk=one.pk).tags == ["flour", "stone"]
     undone(row)
     assert Memory.objects.get(pk=one.pk).tags == ["flours", "stone"]
-
-
-def test_the_tag_that_more_memories_have_remains_as_far_as_the_viewer_sees_them(db):
-    for project, tag, times in (("mill", "ovens", 2), ("mill", "oven", 1), ("garden", "oven", 3)):
-        for n in range(times):
-            remember(project, f"{tag} {n}", f"{project} {n}", tags=[tag])
-    made(Kind.TAG_DUPLICATE)
-    row = Suggestion.objects.get()
-
-    def shown(viewer):
-        (one,) = with_names([row], viewer)
-        return one.subject.name, one.target.name
-
-    miller = member_of("mill")
-    assert (shown(EVERYTHING), shown(miller)) == (("ovens", "oven"), ("oven", "ovens"))
-    # A page has shown this direction, and it holds, whatever is stored meanwhile.
-    done = suggestion_accept(suggestion_id=row.pk, viewer=miller, turned=True)
-    assert done.applied["turned"] is True
-    tags = Memory.objects.filter(project__slug="mill").values_list("tags", flat=True)
-    assert [list(one) for one in tags] == [["ovens"]] * 3
-    suggestion_undo(suggestion_id=row.pk, viewer=EVERYTHING)
-    suggestion_accept(suggestion_id=row.pk, viewer=EVERYTHING, swap=True)
-    assert not Memory.objects.filter(tags__contains=["oven"]).exists()
 
 
 @pytest.mark.parametrize(

@@ -46,11 +46,6 @@ def test_a_category_is_that_of_the_nearest(garden):
     assert "closest memories with a category are in it" in sure.reason
 
 
-def test_memories_that_have_a_category_are_not_asked_about(garden):
-    made(Kind.CATEGORY)
-    assert {row.subject_id for row in Suggestion.objects.all()} == {pk_of("bed"), pk_of("tree")}
-
-
 def test_another_projects_categories_are_proposed_where_there_are_none_of_ones_own(garden):
     remember("mill", "Carrots at the mill", "Carrots in the sandy bed behind the mill.", id="mill")
     embedded()
@@ -70,12 +65,6 @@ def test_the_only_category_is_not_that_of_memories_that_are_nearer_to_others(gar
     about = {Memory.objects.get(pk=row.subject_id).title: row.confidence for row in Suggestion.objects.all()}
     assert about.pop("More carrots") > 0.6
     assert all(confidence < 0.4 for confidence in about.values()), about
-
-
-def test_nothing_is_proposed_before_anything_is_embedded(db):
-    remember("garden", "Carrots", "Carrots.")
-    with pytest.raises(CommandError, match="worker --once"):
-        call_command("suggest", kind=["category"])
 
 
 # --- concepts --------------------------------------------------------------------------------------------------------
@@ -135,13 +124,6 @@ def test_entities_of_one_name_are_told_apart_by_type(db):
     assert found["Drill", "Drill"].confidence == 0.5
 
 
-def test_tags_are_compared_as_they_stand(db):
-    remember("mill", "One", "One.", tags=["flour", "v1.2"])
-    remember("mill", "Two", "Two.", tags=["flours", "v1.3"])
-    made(Kind.TAG_DUPLICATE)
-    assert set(pairs(Kind.TAG_DUPLICATE)) == {("flours", "flour")}
-
-
 def test_plurals_of_short_tags_share_few_trigrams_and_are_found(db):
     remember("mill", "One", "One.", tags=["bug", "box", "go"])
     remember("mill", "Two", "Two.", tags=["bugs", "boxes", "gos"])
@@ -190,26 +172,6 @@ def test_memories_that_say_the_same_are_near_duplicates(db):
     assert row.confidence > 0.7
 
 
-def test_two_from_one_mould_that_name_different_things_are_less_sure(db):
-    for name in ("ovenDoor", "breadShovel"):
-        remember("mill", "Clean it", f"{FIRE} Then clean the {name}, and put the {name} away.", id=name)
-    embedded()
-    made(Kind.MEMORY_DUPLICATE)
-    for row in Suggestion.objects.all():
-        assert row.confidence < 0.7
-        assert "only one of them names breadShovel, ovenDoor" in row.reason
-
-
-def test_the_same_with_another_number_is_no_duplicate_but_may_be_superseded(db):
-    old = remember("mill", "Fire the oven", f"{FIRE} 200 degrees.", created_at="2024-01-01")
-    new = remember("mill", "Fire the oven", f"{FIRE} 230 degrees.", created_at="2025-01-01", id="new")
-    embedded()
-    made(Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED)
-    row = Suggestion.objects.get()
-    assert (row.kind, row.subject_id, row.target_id) == ("superseded", old.pk, new.pk)
-    assert "with other numbers" in row.reason
-
-
 def test_a_newer_memory_of_the_subject_that_says_no_longer_may_supersede(db):
     old = remember("mill", "Fire the oven with beech wood", FIRE, created_at="2024-01-01")
     text = f"We no longer do this: {FIRE[:-1]} is done by gas."
@@ -246,15 +208,6 @@ def test_what_was_rejected_is_never_asked_again(garden):
     row.refresh_from_db()
     assert row.state == "rejected"
     assert Suggestion.objects.filter(kind="category", subject_id=row.subject_id, target_id=row.target_id).count() == 1
-
-
-def test_a_limit_takes_the_surest(garden):
-    made(Kind.CATEGORY)
-    sure = set(Suggestion.objects.order_by("-confidence").values_list("fingerprint", flat=True)[:2])
-    Suggestion.objects.all().delete()
-    assert told(Kind.CATEGORY, limit=2) == [(2, 0, 0)]
-    assert set(Suggestion.objects.values_list("fingerprint", flat=True)) == sure
-    assert told(Kind.CATEGORY, limit=2)[0][1] == 2
 
 
 def test_what_applies_no_more_is_withdrawn(garden):

@@ -10,8 +10,6 @@ from django.test import Client
 
 from access.keys import make_key
 from access.models import Membership
-from categories.models import Category
-from curation.suggestions import views as suggestion_views
 from curation.suggestions.generate import suggest
 from curation.suggestions.models import Suggestion
 from curation.suggestions.proposals import Kind
@@ -154,27 +152,6 @@ def test_names_are_listed_for_the_projects_that_use_them(garden):
     assert listed() == ["ovens"]
 
 
-def test_a_merge_is_accepted_in_the_direction_that_was_read_or_in_that_of_now(garden):
-    for n in range(2):
-        remember("mill", f"One {n}", f"One {n}.", tags=["ovens"])
-    remember("mill", "Two", "Two.", tags=["oven"])
-    suggest(kinds=[Kind.TAG_DUPLICATE], viewer=EVERYTHING)
-    caller = Caller()
-    (read,) = caller.listed(kind="tag_duplicate")["suggestions"]
-    assert (read["subject"]["name"], read["target"]["name"], read["is_turned"]) == ("oven", "ovens", False)
-    for n in range(2):
-        remember("mill", f"Three {n}", f"Three {n}.", tags=["oven"])
-
-    def kept(asked):
-        reply = caller.post(f"/api/suggestions/{read['id']}/accept{asked}").json()
-        caller.post(f"/api/suggestions/{read['id']}/undo")
-        return reply["target"]["name"], reply["is_turned"]
-
-    assert kept("?turned=0") == ("ovens", False)
-    assert kept("") == ("oven", True)
-    assert kept("?turned=1&swap=1") == ("ovens", False)
-
-
 def test_a_key_without_the_scope_may_look_and_not_decide(proposals):
     reader = Caller(scopes=["read", "write"])
     row = reader.listed()["suggestions"][0]
@@ -206,18 +183,6 @@ def test_every_kind_has_its_page_with_what_speaks_for_it(owner, kind):
     assert f"/review/{row.pk}/accept/" in page
     assert 'data-key="a"' in page
     assert 'data-key="r"' in page
-
-
-def test_deciding_without_a_script_leads_to_the_next_and_offers_undo(owner):
-    first, second = Suggestion.objects.filter(kind="category").order_by("-confidence", "id")[:2]
-    posted = owner.post(f"/review/{first.pk}/accept/", {"query": "kind=category", "next": str(second.pk)})
-    assert posted.headers["Location"] == f"/review/?kind=category&item={second.pk}&done={first.pk}"
-    page = html(owner.get(posted.headers["Location"]))
-    assert f"/review/{second.pk}/accept/" in page
-    assert f"/review/{first.pk}/undo/" in page
-    owner.post(f"/review/{first.pk}/undo/", {"query": "kind=category"})
-    first.refresh_from_db()
-    assert first.state == "open"
 
 
 def test_a_curator_sees_his_own_project_alone(curator):
@@ -266,45 +231,6 @@ def test_memories_of_one_proposal_are_accepted_together_and_undone_together(owne
     undo = re.search(r'action="(/review/undo-many/[^"]+)"', after)[1].replace("&amp;", "&")
     assert owner.post(undo).status_code == 302
     assert not Suggestion.objects.filter(state="accepted").exists()
-
-
-def test_what_lost_its_tick_is_left_out_of_many(owner, monkeypatch):
-    one = Suggestion.objects.filter(kind="category").earliest("id")
-    one.pk, one.fingerprint, one.confidence = None, "another", 0.3
-    one.target_id = Category.objects.exclude(pk=one.target_id).earliest("id").pk
-    one.save()
-    rows = list(Suggestion.objects.filter(kind="category").order_by("confidence", "-id"))
-    assert len(rows) >= 3
-    page = html(owner.get("/review/accept-many/?kind=category"))
-    assert len(re.findall(r'name="take"[^>]* checked>', page)) == len(rows)
-    assert "are listed" not in page
-    # If there are more, the least sure and the surest are listed, and all of them on request.
-    for name, value in (("_LISTED", 1), ("_SAMPLE", 1), ("_SAMPLE_OF_SUREST", 1)):
-        monkeypatch.setattr(suggestion_views, name, value)
-    page = html(owner.get("/review/accept-many/?kind=category"))
-    assert page.count('name="take"') == 2
-    assert f"2 of {len(rows)} are listed." in page
-    assert f"Accept those ticked, and {len(rows) - 2} more" in page
-    everything = re.search(r'href="(/review/accept-many/[^"]+list=all)"', page)[1].replace("&amp;", "&")
-    assert html(owner.get(everything)).count('name="take"') == len(rows)
-    listed = [rows[0].pk, rows[-1].pk]
-    form = {"query": "kind=category", "shown": len(rows), "listed": " ".join(map(str, listed)), "take": listed[1:]}
-    assert owner.post("/review/accept-many/", form).status_code == 302
-    assert list(Suggestion.objects.filter(kind="category", state="open")) == [rows[0]]
-
-
-def test_curate_lists_names_that_look_alike_with_the_preview_of_their_merge(owner):
-    page = html(owner.get("/curate/")).partition('<table class="alike">')[2]
-    rows = re.findall(
-        r'<th scope="row"><a href="([^"]+)">([^<]+)</a>(?:\s*<small>[^<]+</small>)?</th><td class="kind">([^<]+)</td>',
-        page,
-    )
-    assert {kind for _, _, kind in rows} == {"tag", "entity", "concept"}
-    assert all(owner.get(url).status_code == 200 for url, _, _ in rows)
-    for (_, name, _), url in zip(rows, re.findall(r'href="(/curate/merge/[^"]+)"', page), strict=True):
-        preview = html(owner.get(url.replace("&amp;", "&")))
-        assert "nothing has changed yet" in preview
-        assert name in preview
 
 
 def test_proposals_count_what_the_curator_may_see_alone(curator, owner):
@@ -376,21 +302,6 @@ def started(settings, tmp_path, monkeypatch):
     settings.HOME, commands = tmp_path, []
     monkeypatch.setattr("curation.suggestions.background.start_once", commands.append)
     return commands
-
-
-def test_page_starts_one_search_and_says_so_until_it_has_ended(owner, started):
-    assert "Look for suggestions" in html(owner.get("/review/"))
-    reply = owner.post("/review/search/", {"next": "/review/?kind=tag_duplicate"})
-    assert reply.headers["Location"] == "/review/?kind=tag_duplicate"
-    owner.post("/review/search/")
-    assert started == [["suggest"]]
-    page = html(owner.get("/review/?kind=tag_duplicate"))
-    assert "Suggestions are being looked for" in page
-    assert "Look for suggestions" not in page
-    call_command("suggest", kind=["tag_duplicate"], verbosity=0)
-    page = html(owner.get("/review/"))
-    assert "being looked for" not in page
-    assert "notice error" not in page
 
 
 def test_only_who_may_change_every_project_looks_for_suggestions(curator, started):

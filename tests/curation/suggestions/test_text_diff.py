@@ -2,9 +2,9 @@
 
 import pytest
 
-from curation.suggestions.compared import Piece, with_differences, with_marked
+from curation.suggestions.compared import Piece, with_marked
 from curation.suggestions.duplicate_memories import find_cue
-from curation.suggestions.key_concepts import concept_type, key_phrases, phrase_key, spans
+from curation.suggestions.key_concepts import concept_type, key_phrases, phrase_key
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,6 @@ def test_what_is_only_a_part_of_a_longer_name_is_no_key_phrase():
     assert "overflows" in phrases
 
 
-def test_runs_of_words_are_found_where_they_stand():
-    text = "Feed the Sourdough starters daily"
-    assert ("sourdough starter", 9, 27) in list(spans(text, "english", 2))
-
-
 @pytest.mark.parametrize(
     ("text", "what"),
     [
@@ -76,21 +71,9 @@ def test_a_word_for_replacing_is_a_cue(text, what):
     assert find_cue(text).what == what
 
 
-def test_a_cue_comes_with_its_sentence():
-    cue = find_cue("Ovens are hot. We no longer bake at 3.5 bar. Good.")
-    assert (cue.word, cue.sentence) == ("no longer", "We no longer bake at 3.5 bar.")
-
-
 def test_what_is_looked_for_is_marked_however_lines_break():
     assert with_marked("Feed the sourdough\nstarter.", ["sourdough starter"]) == (
         Piece("Feed the "),
         Piece("sourdough\nstarter", is_marked=True),
         Piece("."),
     )
-
-
-def test_what_two_texts_do_not_share_is_marked():
-    one, other = with_differences("bake at 200 degrees", "bake at 220 degrees")
-    assert [piece.text.strip() for piece in one if piece.is_marked] == ["200"]
-    assert [piece.text.strip() for piece in other if piece.is_marked] == ["220"]
-    assert "".join(piece.text for piece in one) == "bake at 200 degrees"

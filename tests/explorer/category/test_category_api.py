@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from categories.models import Category, FormerPath
+from categories.models import Category
 from memories.models import Memory
 
 pytestmark = pytest.mark.django_db
@@ -85,13 +85,6 @@ def test_category_has_the_shape_of_the_specification(corpus, caller):
     assert "message" not in reply
 
 
-@pytest.mark.parametrize("ref", ["yard/dock/crane", "Yard%2FDock%2FCrane", "crane", "CRANE", "harbour/lift"])
-def test_category_is_reached_by_path_name_and_a_path_that_it_had(corpus, caller, ref):
-    FormerPath.objects.create(path="harbour/lift", category=Category.objects.get(path="yard/dock/crane"))
-    assert found(caller, f"/api/categories/{ref}")["category"]["path"] == "yard/dock/crane"
-    assert found(caller, f"/api/categories/{ref}/concepts")["category"]["path"] == "yard/dock/crane"
-
-
 def test_list_has_the_shape_of_the_specification(corpus, caller):
     reply = found(caller, "/api/categories?sortBy=documentCount&limit=2")
     assert (reply["total_categories"], reply["returned_categories"]) == (9, 2)
@@ -131,16 +124,6 @@ def test_concepts_have_the_shape_of_the_specification(corpus, caller):
         "chunk_count": 0,
         "weight": None,
         "related_concepts": [],
-    }
-
-
-def test_unknown_category_is_not_found_and_says_what_there_is(corpus, caller):
-    reply = found(caller, "/api/categories/kitchn", 404)
-    assert reply == {
-        "error": "not_found",
-        "detail": "Category not found: kitchn",
-        "suggestion": "See what there is: GET /api/categories",
-        "did_you_mean": ["kitchen"],
     }
 
 

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from access.models import Membership
-from categories.models import Category, FormerPath
+from categories.models import Category
 from memories.models import Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
@@ -76,19 +76,6 @@ def test_node_shows_where_it_stands_and_what_is_in_it(corpus, reader):
     assert f'href="/curate/category/{dock}/?next=%2Fcategories%2Fyard%2Fdock%2F">Curate</a>' in html_of(page)
 
 
-def test_counts_follow_a_query(corpus, reader):
-    page = reader.get("/categories/?type=bugfix")
-    assert nodes(page) == [("Kitchen", 1), ("Yard", 1)]
-    # Indicators count all memories, so they are not shown under a query.
-    assert numbers(page) == {}
-    page = reader.get("/categories/yard/?type=bugfix")
-    assert numbers(page) == {"Memories": 1, "Directly in it": 0, "Subcategories": 1}
-    assert rows(page) == [("Dock", 1, 0)]
-    assert 'href="/categories/yard/dock/?type=bugfix"' in html_of(page)
-    assert 'aria-label="Remove filter: type bugfix"' in html_of(page)
-    assert 'data-chip href="/categories/yard/"' in html_of(page)
-
-
 def test_what_is_distinctive_is_ranked_by_evidence_and_does_not_repeat_the_category(corpus, everyone, reader):
     def remember(n, *tags, category="Loft"):
         record = MemoryRecord(content=f"Rope {n}.", project="boat", categories=[category], tags=tags)
@@ -110,21 +97,6 @@ def test_what_is_distinctive_is_ranked_by_evidence_and_does_not_repeat_the_categ
         ("", "5 of 5 are here"),
         ("6", "×1.8"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("asked", "shown"),
-    [
-        pytest.param("/categories/Kitchen/", "/categories/kitchen/", id="case"),
-        pytest.param("/categories/stove/", "/categories/kitchen/oven/", id="alias"),
-        pytest.param("/categories/dock/?type=note", "/categories/yard/dock/?type=note", id="name, and a query"),
-        pytest.param("/categories/harbour/dock/", "/categories/yard/dock/", id="path that it had"),
-    ],
-)
-def test_other_names_lead_to_the_path(corpus, reader, asked, shown):
-    FormerPath.objects.create(path="harbour/dock", category=Category.objects.get(path="yard/dock"))
-    response = reader.get(asked)
-    assert (response.status_code, response["Location"]) == (302, shown)
 
 
 def test_category_that_is_not_there_is_not_found_and_what_was_meant_is_told(corpus, reader):

@@ -1,13 +1,11 @@
 """Tables, neighbourhoods and paths: links, visibility, order and limits."""
 
-from datetime import timedelta
-
 import pytest
 
 from access.viewer import Viewer, command_viewer
 from categories.models import Concept, Entity, Relationship
 from explorer.graph.node_page import node_detail, node_neighbourhood, relationship_detail
-from explorer.graph.params import SAME_MEMORY, AroundRequest, PathRequest, TableRequest
+from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.graph.path_page import find_path
 from explorer.graph.queries import CONCEPT, ENTITY, NameAmbiguousError, NameUnknownError
 from explorer.graph.table_page import node_table
@@ -87,16 +85,6 @@ def test_table_is_sorted(mill, miller, sort, expected):
     assert names(miller, sort=sort) == expected
 
 
-def test_table_is_searched_by_name_and_alias_and_filtered_by_type(mill, miller):
-    assert names(miller, search="WATERw") == ["wheel"]
-    assert names(miller, search="l", sort="name") == ["axle", "Brotlade", "sluice", "wheel"]
-    assert names(miller, type=("person", "shop"), sort="name") == ["Brotlade", "Osk"]
-    assert names(miller, search="%") == []
-    assert names(miller, search="hinge") == []
-    (warning,) = node_table(ENTITY, TableRequest(type=("persn",)), miller).warnings
-    assert warning.did_you_mean == ("person",)
-
-
 def test_table_leaves_out_what_is_in_no_default_state(mill, miller):
     assert "tailrace" not in rows(miller)
     for memory in Memory.objects.filter(external_id__in=["m2", "m4"]):
@@ -135,39 +123,6 @@ def test_a_relationship_is_known_by_its_evidence_alone(mill, everyone, miller):
     assert relationship_detail(rests.pk, everyone).evidence == ()
     assert linked(everyone, "axle") == ["wheel", "hinge"]
     assert linked(miller, "axle") == ["wheel"]
-
-
-def test_evidence_that_was_put_away_stands_apart(mill, miller):
-    memory = Memory.objects.get(external_id="m4")
-    inspects = Relationship.objects.get(relationship_type="inspects")
-    memory_delete(memory_id=memory.pk, viewer=WRITER, reason="gone")
-    found = relationship_detail(inspects.pk, miller)
-    assert (found.record.evidence, found.evidence, [hit.id for hit in found.put_away]) == ((), (), [memory.pk])
-
-
-def test_neighbours_are_narrowed_by_type_of_link_and_by_evidence(mill, everyone):
-    assert linked(everyone, "wheel", rel=("feeds", "inspects")) == ["sluice", "Osk"]
-    assert linked(everyone, "wheel", rel=(SAME_MEMORY,)) == ["Quill", "axle", "Osk"]
-    assert linked(everyone, "wheel", least=2) == ["sluice"]
-    found = around(everyone, "wheel", rel=("eats",))
-    assert (found.total, found.rels) == (0, (("feeds", 1), ("inspects", 1), ("turns", 1), (SAME_MEMORY, 3)))
-    assert "“eats”" in found.warnings[0].message
-
-
-def test_at_most_60_nodes_and_120_lines_are_drawn_the_strongest_of_them(mill, everyone):
-    parts = [f"p{n:03}" for n in range(90)]
-    made(everyone, "mill", *parts)
-    made(everyone, "mill", "p000", "p089", "p088")
-    found = around(everyone, "part:p000")
-    assert (len(found.drawn), len(found.lines), len(found.more), found.total) == (59, 120, 30, 89)
-    assert {one.term.label for one in found.drawn[:2]} == {"p088", "p089"}
-    assert not {one.term.id for one in found.drawn} & {one.term.id for one in found.more}
-    shown = {found.center.id, *(one.term.id for one in found.drawn)}
-    assert all({line.source, line.target} <= shown for line in found.lines)
-    made(everyone, "mill", "hub", "p000")
-    deeper = around(everyone, "hub", depth=2)
-    assert (len(deeper.drawn), len(deeper.lines), deeper.total) == (59, 120, 1)
-    assert [one.level for one in deeper.drawn].count(2) == 58
 
 
 def test_profile_is_of_the_memories_that_may_be_seen(mill, everyone, miller):
@@ -262,21 +217,6 @@ def test_memories_in_common_are_links_where_that_is_asked_for(mill, everyone):
     found = find_path(PathRequest(begin="Brotlade", end="wheel", together=True), everyone)
     assert len(found.steps) == 2
     assert all(step.memories for step in found.steps)
-
-
-def test_chain_is_no_longer_than_asked_for(mill, everyone):
-    found = find_path(PathRequest(begin="Brotlade", end="Osk", steps=2), everyone)
-    assert found.reason == "No path by relationships leads from Brotlade to Osk within 2 steps."
-    assert chain(everyone, "Brotlade", "Osk", steps=4) == ["Brotlade", "Quill", "sluice", "wheel", "Osk"]
-
-
-def test_search_that_takes_too_long_says_so(mill, everyone, monkeypatch):
-    monkeypatch.setattr("explorer.graph.path_page.MOST_TIME", timedelta(0))
-    found = find_path(PathRequest(begin="sluice", end="Osk"), everyone)
-    assert (found.steps, found.reason) == (
-        (),
-        "The search stopped after 0 s. Ask for fewer steps, or try again later.",
-    )
 
 
 def test_concept_relations_need_both_ends(concepts, miller):

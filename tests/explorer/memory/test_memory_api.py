@@ -125,15 +125,6 @@ def test_second_memory_of_an_id_is_refused_with_the_first(caller, stored):
     assert Memory.objects.count() == 1
 
 
-def test_links_lead_to_the_memories_they_name(caller, stored):
-    links = [{"rel": "led-to", "target": "adr-17"}]
-    record = {"content": "We gave up on fixed delays.", "project": "backend", "links": links}
-    other = caller.send("post", "/api/memories", record).json()
-    assert other["memory"]["links"][0]["memory"]["id"] == stored["id"]
-    back = caller.get(f"/api/memories/{stored['id']}").json()["backlinks"]
-    assert [(link["rel"], link["memory"]["id"]) for link in back] == [("led-to", other["id"])]
-
-
 def test_patch_changes_what_it_names_and_leaves_the_rest(caller, stored):
     path = f"/api/memories/{stored['id']}?reason=reviewed"
     response = caller.send("patch", path, {"tags": ["http"], "memory_type": "note", "importance": None})
@@ -143,14 +134,6 @@ def test_patch_changes_what_it_names_and_leaves_the_rest(caller, stored):
     changed = {name: memory[name] for name in ("tags", "memory_type", "importance", "updated_at", "version")}
     assert memory == {**stored["memory"], **changed}
     assert response.json()["updated_at"] > stored["updated_at"]
-
-
-def test_patch_refuses_a_number_and_takes_an_external_id(caller, stored):
-    path = f"/api/memories/{stored['id']}"
-    refused = caller.send("patch", path, {"id": stored["id"], "tags": []})
-    assert refused.status_code == 422
-    assert refused.json()["detail"].startswith("id: cannot be changed; external_id is")
-    assert caller.send("patch", path, {"external_id": "adr-18"}).json()["memory"]["external_id"] == "adr-18"
 
 
 @pytest.mark.parametrize(
@@ -235,29 +218,6 @@ def test_key_that_may_only_write_stores_and_sees_nothing():
     assert (reply["memory"], reply["state"]) == (None, "active")
     assert caller.get(f"/api/memories/{reply['id']}").status_code == 403
     assert caller.send("patch", f"/api/memories/{reply['id']}", {"title": "x"}).status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        pytest.param("get", "/api/memories/1?fields=all", id="read"),
-        pytest.param("patch", "/api/memories/1?why=x", id="update"),
-        pytest.param("delete", "/api/memories/1?why=x", id="delete"),
-        pytest.param("post", "/api/memories?reason=x", id="create"),
-        pytest.param("get", "/api/health?verbose=1", id="health"),
-    ],
-)
-def test_parameter_that_would_do_nothing_is_an_error(caller, method, path):
-    response = caller.send(method, path, RECORD if method == "post" else None)
-    assert response.status_code == 422
-    assert "is not a parameter" in response.json()["detail"]
-
-
-@pytest.mark.parametrize("reason", [pytest.param("x" * 1_001, id="long"), pytest.param("a%00b", id="NUL")])
-def test_reason_that_cannot_be_kept_is_refused(caller, stored, reason):
-    response = caller.delete(f"/api/memories/{stored['id']}?reason={reason}")
-    assert response.status_code == 422
-    assert response.json()["detail"].startswith("reason: ")
 
 
 def test_statements_do_not_grow_with_what_hangs_on_a_memory(caller, stored, django_assert_max_num_queries):
@@ -403,12 +363,6 @@ def test_memory_is_not_called_stored_if_its_transaction_loses_the_database(calle
     created = caller.post("/api/memories", {"content": "Tea."}, content_type="application/json", headers=headers)
     assert (created.status_code, created.json()["error"]) == (503, "database_unavailable")
     assert not Memory.objects.exists()
-
-
-def test_same_text_and_same_id_are_refused_with_different_codes(caller, stored):
-    caller.send("post", "/api/memories", {"content": "Tea at four."})
-    repeated = caller.send("post", "/api/memories", {"content": "Tea at four."})
-    assert (repeated.status_code, repeated.json()["error"]) == (409, "duplicate_text")
 
 
 def test_relation_supersedes_as_the_field_and_the_link_do(caller, stored):

@@ -3,7 +3,6 @@
 import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
-from urllib.parse import quote
 
 import pytest
 from django.contrib.auth.models import User
@@ -13,7 +12,7 @@ from access.models import AuditEvent, Membership
 from access.viewer import command_viewer, viewer_of_user
 from categories.models import Category, CategoryLink, Concept, Entity, Relationship
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
-from memories.queries import memory_details, timeline_around
+from memories.queries import memory_details
 from memories.records import MemoryChanges
 from memories.services import memory_update
 from tests.html import html_of
@@ -139,51 +138,6 @@ def test_version_is_restored_by_who_may_write(client, kettle):
     late = client.post(f"/m/100/history/{event}/restore/", {"version": version}, follow=True)
     assert "Not restored. #100 was changed since you read it" in unescape(html_of(late))
     assert client.post("/m/99/history/1/restore/").status_code == 404
-
-
-def test_relationships_that_cite_it_are_shown(reader, kettle):
-    text = html_of(reader.get("/m/100/"))
-    assert 'href="/graph/entity/person:Mio/"' in text
-    assert f'href="/graph/relationship/{Relationship.objects.get().pk}/"' in text
-    assert "Mio repaired it." in text
-
-
-def test_superseded_memory_leads_to_its_successor_and_back(reader, tea):
-    newer = make(tea, 2, title="Green tea at 75")
-    make(tea, 1, title="Green tea at 70", state="superseded", superseded_by=newer, state_reason="Tasted again.")
-    old = html_of(reader.get("/m/1/"))
-    assert 'Superseded by <a class="link" href="/m/2/">Green tea at 75</a>' in old
-    assert "Tasted again." in old
-    assert 'Supersedes <a class="link" href="/m/1/">Green tea at 70</a>' in html_of(reader.get("/m/2/"))
-
-
-def test_deleted_memory_says_so(reader, tea):
-    make(tea, 1, state="deleted", state_reason="Said twice")
-    assert "This memory is deleted: Said twice." in html_of(reader.get("/m/1/"))
-
-
-def test_around_this_time_shows_neighbours_in_the_project(reader, tea):
-    boat = Project.objects.create(slug="boat", name="Boat yard")
-    for pk in range(1, 16):
-        make(tea, pk, created_at=START + timedelta(hours=pk // 2))
-    make(boat, 50, title="Elsewhere", created_at=START + timedelta(hours=4))
-    make(tea, 51, title="Put away", created_at=START + timedelta(hours=4), state="archived")
-    around = timeline_around(command_viewer(), Memory.objects.get(pk=8))
-    # Memories of the same instant are ordered by id.
-    assert [near.id for near in around.before] == [3, 4, 5, 6, 7]
-    assert [near.id for near in around.after] == [9, 10, 11, 12, 13]
-    text = html_of(reader.get("/m/8/"))
-    assert "Elsewhere" not in text
-    assert "Put away" not in text
-    assert '<li class="here" aria-current="true">' in text
-    assert 'href="/explore/?project=tea&amp;from=2026-02-26&amp;to=2026-03-04"' in text
-
-
-def test_back_leads_to_the_results(reader, tea):
-    make(tea, 1)
-    assert "Explore all memories" in html_of(reader.get("/m/1/"))
-    text = html_of(reader.get("/m/1/?ctx=" + quote("tag=tea&q=kettle&page=2")))
-    assert '<a class="link" href="/explore/?q=kettle&amp;tag=tea&amp;page=2">← Back to results</a>' in text
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,6 @@ from tests.html import html_of
 from tests.vectors import embed_everything
 from web.cache import clear_caches
 
-SECTION = {"HX-Request": "true", "HX-Target": "similar"}
-
 
 @pytest.fixture
 def brewed(tea, settings):
@@ -26,17 +24,6 @@ def brewed(tea, settings):
     embed_everything()
     clear_caches()
     return tea
-
-
-def test_duplicates_are_told_apart_from_what_is_only_similar(reader, brewed):
-    text = html_of(reader.get("/m/1/similar/", headers=SECTION))
-    assert text.index("<h3>Possible duplicates</h3>") < text.index('<a href="/m/2/">Green tea</a>')
-    assert text.index("<h3>Only similar</h3>") < text.index('<a href="/m/3/">Tea</a>')
-    assert '<span class="hidden-text">similarity </span>1.00</span>' in text
-    assert '<a href="/explore/?tag=brewing" title="tag">brewing</a>, ' in text
-    assert "and 1 more" in text
-    assert "/m/1/" not in text
-    assert "/m/4/" not in text
 
 
 def test_duplicates_of_one_project_are_merged_from_there_by_who_may(client, brewed):
