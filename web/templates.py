@@ -23,8 +23,8 @@ def environment(**options: Any) -> Environment:
     options |= {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     made = Environment(autoescape=options.pop("autoescape", True), **options)
     made.globals |= {"url": url, "static": static, "htmx_script": htmx_script, "is_fragment": False}
-    made.filters |= {"number": number, "day": day_text, "local_day": day_label, "moment": moment_label}
-    made.filters |= {"plural": plural, "percent": "{:.0%}".format, "plain_title": plain_title, "family": type_family}
+    made.filters |= {"number": number, "day": day_text, "plural": plural, "moment": moment_label, "family": type_family}
+    made.filters |= {"local_day": day_label, "percent": "{:.0%}".format, "plain_title": plain_title}
     made.filters |= {name: getattr(defaultfilters, name) for name in ("capfirst", "date", "pluralize", "slugify")}
     return made
 
