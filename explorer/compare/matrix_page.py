@@ -48,7 +48,7 @@ class MatrixPage:
     problems: Sequence[Notice] = ()
 
     @property
-    def heading(self) -> str:
+    def title(self) -> str:
         by = "time" if self.is_by_time else FACET[self.asked.columns].label.lower()
         return f"{plural_label(self.asked.rows)} by {by}"
 
