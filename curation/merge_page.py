@@ -9,7 +9,7 @@ from django.urls import reverse
 from access.viewer import Viewer
 from categories.queries import category_nodes, concept_terms, entity_terms
 from curation.forms import INTO_PARENTS, term_name
-from curation.pages import plural_of, term_url
+from curation.pages import plural_of
 from curation.queries import TermNotFoundError, counts_of, find_term, not_found_message
 from curation.schemas import MOST_TERMS
 from curation.working_copy import CurationRefusedError, TermRef
@@ -18,34 +18,21 @@ from text.formatting import number
 
 
 @dataclass(frozen=True, slots=True)
-class MergedTerm:
-    """A term that was chosen to be merged, or to be kept. `value` names it in the form."""
-
-    value: str
-    label: str
-    note: str
-    """The type of an entity or a concept; empty for others."""
-    count: str
-    url: str
-    is_kept: bool
-    spoken: str
-
-
-@dataclass(frozen=True, slots=True)
 class MergePage:
     """Several terms, and the form that merges them into one."""
 
     kind: str
     many: str
-    terms: tuple[MergedTerm, ...]
+    terms: tuple[tuple[TermRef, str, str, str, int], ...]
+    """Each with the value that names it in the form, its label, its type, and its number of memories."""
+    kept: str
+    """The value of the one that is kept."""
     notices: tuple[Notice, ...]
     into_parents: str
     """The value for the categories above them, instead of one that is kept; empty for other kinds."""
     keeps_parents: bool
     other: str
     """The name of a term to keep that is not among them."""
-    complete: str
-    url: str
     next_url: str
     back_url: str
 
@@ -111,24 +98,12 @@ def merge_page(
     return MergePage(
         kind=kind,
         many=plural_of(kind),
-        terms=tuple(
-            MergedTerm(
-                value=terms[ref],
-                label=shown[ref][0],
-                note=shown[ref][1],
-                count=number(counts[ref]),
-                url=term_url(kind, ref),
-                is_kept=terms[ref] == kept,
-                spoken=", ".join(part for part in shown[ref] if part),
-            )
-            for ref in ordered
-        ),
+        terms=tuple((ref, terms[ref], *shown[ref], counts[ref]) for ref in ordered),
+        kept=kept,
         notices=(*notices, *_doubts({note for _, note in shown.values()} - {""})),
         into_parents=INTO_PARENTS if kind == "category" else "",
         keeps_parents=keeps_parents,
         other=other,
-        complete=kind,
-        url=merge_url(kind),
         next_url=next_url,
         back_url=next_url or reverse("curation:log"),
     )

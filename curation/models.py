@@ -50,6 +50,18 @@ class Curation(models.Model):
             return f"key {self.api_key.name}"
         return "a command" if self.door == "command" else "a deleted user"
 
+    @property
+    def remaining_term(self) -> str:
+        """The term that it left, as the page of curation finds it; empty for a change of memories alone."""
+        if self.undone_at:
+            return ""
+        if self.kind == "tag":
+            given = self.arguments
+            return str(given.get("target") or given.get("name") or given.get("term") or "")
+        pairs = (term.split(":", 1) for term in self.terms)
+        ids = (ref for kind, ref in pairs if kind == self.kind and ref not in self.merged)
+        return next((f"#{ref}" for ref in ids), "")
+
 
 class CurationChange(models.Model):
     """Rows of one table that one statement of a curation changed, with their values before and after.

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import tzinfo
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,26 +21,19 @@ from curation.memory_edits import MOST_MERGED
 from curation.models import Curation
 from curation.overview import Overview, build_overview
 from curation.plan import Plan
-from curation.queries import (
-    find_term,
-    labels,
-    read_log,
-    visible_relationships,
-    visible_terms,
-)
-from curation.working_copy import PlanLine, TermRef
+from curation.queries import find_term, labels, read_log, visible_relationships, visible_terms
+from curation.working_copy import TermRef
 from explorer.explore.page import Notice, problem_notices
 from explorer.explore.sidebar import HiddenField, criteria, form_fields
-from explorer.links import Link, curate_url, explore_url, filter_url, memory_url
+from explorer.links import explore_url, filter_url
 from memories.models import Memory, Project
 from memories.queries import visible_to
 from search.facets import Facet
 from search.query import FacetScope, SearchQuery
-from search.result import HitDetail
+from search.result import Hit, HitDetail
 from search.run import run
-from text.formatting import day_label, listed, number, plural
+from text.formatting import listed, number
 from text.formatting import memories as memories_label
-from text.titles import plain_title
 from web.validation import Problem
 
 PAGE_SIZE = 50
@@ -50,18 +43,9 @@ SHOWN_LINES = 60
 SHOWN_RELATIONS = 30
 
 
-@dataclass(frozen=True, slots=True)
-class TickedMemory:
-    """A memory that may be ticked for a split."""
-
-    id: int
-    label: str
-    note: str
-    url: str
-    is_ticked: bool
-
-
 _TYPE = "Type"
+# Terms as label, value and number of memories.
+Held = Sequence[tuple[str, str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +56,11 @@ class TermPage:
     ref: str
     label: str
     count: str
-    samples: tuple[TickedMemory, ...]
+    samples: tuple[Hit, ...]
     """The newest of its memories."""
+    ticked: frozenset[str]
+    """The numbers of those that are ticked for a split."""
+    zone: tzinfo
     explore_url: str
     facts: tuple[tuple[str, str], ...]
     other_names: tuple[str, ...]
@@ -104,19 +91,10 @@ class TermPage:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownExample:
-    """A memory that changes, with the values before and after."""
-
-    id: str
-    title: str
-    url: str
-    lines: tuple[PlanLine, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PlanPage:
-    """The preview of a plan. `pairs` are the hidden fields of the form that applies it."""
+    """The preview of a plan in sentences. `pairs` are the hidden fields of the form that applies it."""
 
+    plan: Plan
     title: str
     button: str
     heading: str
@@ -124,24 +102,11 @@ class PlanPage:
     figures: tuple[str, ...]
     staying: str
     """How many of the chosen memories stay as they are, and why."""
-    lines: tuple[Any, ...]
-    more_lines: int
-    examples: tuple[ShownExample, ...]
     pairs: tuple[tuple[str, str], ...]
     url: str
     back_url: str
     back_label: str
     changed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class HeldTerm:
-    """A term that some of the chosen memories have, with their number."""
-
-    label: str
-    value: str
-    count: str
-    is_removed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,40 +116,21 @@ class EditPart:
     kind: str
     label: str
     is_open: bool
-    held: tuple[HeldTerm, ...]
+    held: Held
+    removed: frozenset[str]
     remove_name: str
     add: Any
     set: Any
 
 
 @dataclass(frozen=True, slots=True)
-class KeptMemory:
-    """A memory that may stay when the others are merged into it."""
-
-    id: int
-    title: str
-    note: str
-    url: str
-    is_kept: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SplitTerm:
-    """A term that the chosen memories may be split off from. `value` is its kind and its name."""
-
-    label: str
-    value: str
-    count: str
-    is_chosen: bool
-
-
-@dataclass(frozen=True, slots=True)
 class SplitPart:
-    """The form that leads to a split: the terms to choose from, by their kinds."""
+    """The form that leads to a split: the kinds of terms to choose from, each with its label and its terms."""
 
-    terms: tuple[tuple[str, tuple[SplitTerm, ...]], ...]
+    terms: tuple[tuple[str, str, Held], ...]
+    chosen: tuple[str, str] | None
+    """The kind and the value of the term that is chosen at first."""
     is_open: bool
-    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,32 +144,21 @@ class RetagPage:
     """None if a parameter could not be read: without it, too many memories would match."""
     parts: tuple[EditPart, ...]
     state_is_open: bool
-    kept: tuple[KeptMemory, ...]
+    kept: Sequence[Memory]
     """The memories to choose from, if few enough are chosen to be merged."""
     merge_is_open: bool
     split: SplitPart | None
     """None for viewers who may not curate, and without terms to split."""
-    samples: tuple[Link, ...]
+    samples: Sequence[tuple[int, str]]
+    """The numbers and titles of some of them."""
     pairs: tuple[HiddenField, ...]
-    url: str
     back_url: str
-
-
-@dataclass(frozen=True, slots=True)
-class LogRow:
-    id: int
-    title: str
-    url: str
-    """Where the term that it changed can be changed again; empty if there is none, or if it was undone."""
-    memories: str
-    by: str
-    at: datetime
-    undone: str
+    zone: tzinfo
 
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    rows: tuple[LogRow, ...]
+    rows: Sequence[Curation]
     more_url: str
     newest_url: str
     """The first page; empty on it."""
@@ -264,16 +199,9 @@ def term_page(
         ref=str(ref),
         label=label,
         count=memories_label(found.total),
-        samples=tuple(
-            TickedMemory(
-                hit.id,
-                plain_title(hit.title_text) or f"#{hit.id}",
-                day_label(hit.created_at, viewer.timezone),
-                memory_url(hit.id),
-                is_ticked=str(hit.id) in ticked,
-            )
-            for hit in found.hits
-        ),
+        samples=found.hits,
+        ticked=ticked,
+        zone=viewer.timezone,
         explore_url=filter_url(kind, value),
         facts=facts,
         other_names=tuple(_other_names(kind, ref, viewer)),
@@ -362,22 +290,12 @@ def plan_page(
     plan: Plan, pairs: list[tuple[str, str]], *, url: str, back_url: str, back_label: str, changed: bool = False
 ) -> PlanPage:
     return PlanPage(
+        plan=plan,
         title=_to_do(plan.title),
         button=_button(plan),
         heading=_plan_heading(plan),
         figures=tuple(_figure(figure) for figure in plan.figures if figure.moved or figure.collapsed)[:SHOWN_LINES],
-        lines=plan.lines[:SHOWN_LINES],
-        more_lines=max(0, len(plan.lines) - SHOWN_LINES),
         staying=_staying(plan),
-        examples=tuple(
-            ShownExample(
-                f"#{example.id}",
-                plain_title(example.title) or f"Memory {example.id}",
-                memory_url(example.id),
-                example.lines,
-            )
-            for example in plan.examples
-        ),
         pairs=(*((key, value) for key, value in pairs if key != "token"), ("token", plan.token)),
         url=url,
         back_url=back_url,
@@ -433,7 +351,7 @@ def retag_page(
         notices = (*notices, Notice("No memory is chosen: tick some, or take all that match.", is_error=True))
     if notices:
         return RetagPage(
-            "Edit memories", "", notices, None, (), False, (), False, None, (), (), "", back_url=explore_url(query)
+            "Edit memories", "", notices, None, (), False, (), False, None, (), (), explore_url(query), viewer.timezone
         )
     if memories is None:
         # The terms of these memories, not those that other filters would find.
@@ -459,13 +377,13 @@ def retag_page(
         form=form,
         parts=tuple(_edit_part(kind, form, held.get(kind, ()), begin) for kind in _PARTS),
         state_is_open=begin == "state",
-        kept=_kept(rows, viewer) if 1 < len(rows) <= MOST_MERGED else (),
+        kept=rows if 1 < len(rows) <= MOST_MERGED else (),
         merge_is_open=begin == "merge",
         split=_split_part(query, held, is_open=begin == "split") if "curate" in viewer.scopes else None,
-        samples=tuple(Link(plain_title(title) or f"#{pk}", memory_url(pk)) for pk, title in titles),
+        samples=titles,
         pairs=(*form_fields(query), *_choice_fields(memories)),
-        url=reverse("curation:retag"),
         back_url=results_url(query, memories),
+        zone=viewer.timezone,
     )
 
 
@@ -493,45 +411,37 @@ def plural_of(kind: str) -> str:
     return VOCABULARIES[kind].plural if kind in VOCABULARIES else f"{kind}s"
 
 
-def _edit_part(kind: str, form: RetagForm, held: Iterable[tuple[str, str, int]], begin: str) -> EditPart:
+def _edit_part(kind: str, form: RetagForm, held: Held, begin: str) -> EditPart:
     name = plural_of(kind)
-    removed = set(form.data.getlist(f"remove_{name}")) if isinstance(form.data, QueryDict) else set()
+    removed = form.data.getlist(f"remove_{name}") if isinstance(form.data, QueryDict) else ()
     return EditPart(
         kind=kind,
         label=_PARTS[kind],
         is_open=kind == begin,
-        held=tuple(HeldTerm(label, value, number(count), value in removed) for label, value, count in held),
+        held=held,
+        removed=frozenset(removed),
         remove_name=f"remove_{name}",
         add=form[f"add_{name}"],
         set=form["set_category"] if kind == "category" else None,
     )
 
 
-def _split_part(
-    query: SearchQuery, held: Mapping[str, Iterable[tuple[str, str, int]]], *, is_open: bool
-) -> SplitPart | None:
+def _split_part(query: SearchQuery, held: Mapping[str, Held], *, is_open: bool) -> SplitPart | None:
     """The terms that chosen memories have. Those that the query filters by come first, and the first is chosen."""
-    kinds = []
+    kinds: list[tuple[bool, str, str, Held]] = []
     for kind, label in _PARTS.items():
         filtered = query.selection(kind).include
-        counted = {value: (name, count) for name, value, count in held.get(kind, ())}
+        counted = {value: (name, value, count) for name, value, count in held.get(kind, ())}
         # A filter by a name that the facet does not list, such as an alias, is offered as it was written.
-        values = dict.fromkeys([*filtered, *counted])
-        kinds.append((bool(filtered), label, [(kind, value, *counted.get(value, (value, 0))) for value in values]))
+        terms = [counted.get(value, (value, value, 0)) for value in dict.fromkeys([*filtered, *counted])]
+        if terms:
+            kinds.append((bool(filtered), label, kind, terms))
     # Sorting is stable: only kinds with a filter come before the others.
-    ordered = [(label, terms) for _, label, terms in sorted(kinds, key=lambda part: not part[0]) if terms]
-    first = ordered[0][1][0][:2] if any(has_filter for has_filter, _, _ in kinds) else None
-    parts = tuple(
-        (
-            label,
-            tuple(
-                SplitTerm(name, f"{kind}:{value}", number(count) if count else "", (kind, value) == first)
-                for kind, value, name, count in terms
-            ),
-        )
-        for label, terms in ordered
-    )
-    return SplitPart(parts, is_open, reverse("curation:split")) if parts else None
+    kinds.sort(key=lambda part: not part[0])
+    if not kinds:
+        return None
+    has_filter, _, kind, first = kinds[0]
+    return SplitPart(tuple(part[1:] for part in kinds), (kind, first[0][1]) if has_filter else None, is_open)
 
 
 def _held_by_match(facet: Facet) -> tuple[tuple[str, str, int], ...]:
@@ -552,19 +462,6 @@ def _held_by(memories: Iterable[Memory]) -> dict[str, tuple[tuple[str, str, int]
         names = labels(kind, [pk for pk, _ in most])
         found[kind] = tuple((names[pk], f"#{pk}", count) for pk, count in most if pk in names)
     return found
-
-
-def _kept(memories: Sequence[Memory], viewer: Viewer) -> tuple[KeptMemory, ...]:
-    return tuple(
-        KeptMemory(
-            memory.pk,
-            plain_title(memory.title) or f"Memory {memory.pk}",
-            f"{day_label(memory.created_at, viewer.timezone)}, {memory.state}, {plural(len(memory.tags), 'tag')}",
-            memory_url(memory.pk),
-            is_kept=place == 0,
-        )
-        for place, memory in enumerate(memories)
-    )
 
 
 # First words of titles in the log, and in the preview.
@@ -616,7 +513,7 @@ def log_page(
     page = reverse("curation:log")
     further = {"search": search} if search else {}
     return LogPage(
-        rows=tuple(_row(curation) for curation in curations),
+        rows=curations,
         more_url=f"{page}?{urlencode({**further, 'before': curations[-1].pk})}" if has_more else "",
         newest_url=f"{page}?{urlencode(further)}".rstrip("?") if before is not None else "",
         search=search,
@@ -626,27 +523,3 @@ def log_page(
         error=error,
         overview=build_overview(viewer) if has_tasks else None,
     )
-
-
-def _row(curation: Curation) -> LogRow:
-    undone = f"{curation.undone_by or 'a key'}" if curation.undone_at else ""
-    term = "" if undone else _remaining_term(curation)
-    return LogRow(
-        id=curation.pk,
-        title=curation.title,
-        url=curate_url(curation.kind, term) if term else "",
-        memories=memories_label(curation.memories) if curation.memories else "–",
-        by=curation.by,
-        at=curation.at,
-        undone=undone and f"undone by {undone}",
-    )
-
-
-def _remaining_term(curation: Curation) -> str:
-    """The term that a curation left, as the page of curation finds it; empty for a change of memories alone."""
-    if curation.kind == "tag":
-        given = curation.arguments
-        return str(given.get("target") or given.get("name") or given.get("term") or "")
-    pairs = (term.split(":", 1) for term in curation.terms)
-    ids = (ref for kind, ref in pairs if kind == curation.kind and ref not in curation.merged)
-    return next((f"#{ref}" for ref in ids), "")

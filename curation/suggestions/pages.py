@@ -13,15 +13,7 @@ from curation.suggestions.compared import MemorySummary, ShownSide, ShownText, m
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery, kind_labels
 from curation.suggestions.proposals import NAME_KINDS, Kind
-from curation.suggestions.queries import (
-    GROUPED_KINDS,
-    PAGE,
-    Evidence,
-    Named,
-    ProposalGroup,
-    Queue,
-    ShownSuggestion,
-)
+from curation.suggestions.queries import GROUPED_KINDS, PAGE, Evidence, Named, ProposalGroup, Queue, ShownSuggestion
 from explorer.http import Pager, build_pager
 from explorer.links import Link
 from memories.models import Project
@@ -182,27 +174,15 @@ def groups_url(query: ReviewQuery) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRow:
-    """A term that is proposed for several memories."""
-
-    label: str
-    count: str
-    least: str
-    most: str
-    percent: int
-    url: str
-    accept_url: str
-    accept_label: str
-
-
-@dataclass(frozen=True, slots=True)
 class GroupsContext:
     """The page of the suggestions of a kind, grouped by proposal."""
 
     kind: str
     tabs: tuple[FilterOption, ...]
-    rows: tuple[GroupRow, ...]
-    summary: str
+    query: ReviewQuery
+    rows: Sequence[ProposalGroup]
+    total: int
+    may_decide: bool
     pager: Pager | None
     queue_url: str
     notices: tuple[str, ...]
@@ -220,25 +200,13 @@ def build_groups(
             FilterOption(label, kind, groups_url(query.with_(kind=kind)), current=kind == query.kind)
             for kind, label in labels.items()
         ),
-        rows=tuple(_group_row(group, query, may_decide) for group in groups),
-        summary=plural(total, "proposal"),
+        query=query,
+        rows=groups,
+        total=total,
+        may_decide=may_decide,
         pager=pager if pages > 1 else None,
         queue_url=review_url(query.with_(proposal="")),
         notices=tuple(notices),
-    )
-
-
-def _group_row(group: ProposalGroup, query: ReviewQuery, may_decide: bool) -> GroupRow:
-    one = query.with_(proposal=group.proposal)
-    return GroupRow(
-        label=" / ".join(group.named.names) or group.named.name,
-        count=memories(group.count),
-        least=f"{group.least:.0%}",
-        most=f"{group.most:.0%}",
-        percent=round(group.least * 100),
-        url=review_url(one),
-        accept_url=many_url(one) if may_decide else "",
-        accept_label=f"Accept for {memories(group.count)}",
     )
 
 
