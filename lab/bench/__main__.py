@@ -18,7 +18,7 @@ django.setup()
 # These import models, which need the settings.
 from django.core.management.base import CommandError  # noqa: E402
 
-from lab.bench import hybrid, load, sizes, vectors  # noqa: E402
+from lab.bench import categories, hybrid, load, pages, sizes, vectors  # noqa: E402
 from lab.bench.metrics import growth_lines  # noqa: E402
 from lab.bench.peers import PEERS  # noqa: E402
 from lab.bench.runner import Benchmark, Options, measure  # noqa: E402
@@ -31,7 +31,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "size": sizes.BENCHMARK,
     "vectors": vectors.BENCHMARK,
     "meaning": hybrid.BENCHMARK,
+    "categories": categories.BENCHMARK,
     "load": load.BENCHMARK,
+    "pages": pages.BENCHMARK,
 }
 
 

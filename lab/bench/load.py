@@ -49,7 +49,7 @@ def load_corpus(job: Job, size: int) -> None:
 
 def _measure(job: Job, workers: int, key: str) -> Row:
     environment = {"API_REQUESTS_PER_MINUTE": "1000000"}
-    with job.sandbox.serve(lambda port: _is_ready(port, key), environment, workers=workers) as (port, pid):
+    with job.sandbox.serve(lambda port: is_ready(port, key), environment, workers=workers) as (port, pid):
         url = f"http://127.0.0.1:{port}"
         _load(job, url, key, _WARM_UP_SECONDS)
         job.progress.log(f"{workers} web processes under load")
@@ -58,7 +58,7 @@ def _measure(job: Job, workers: int, key: str) -> Row:
         return {"workers": workers, "load_before": load_before, **found, "processes": _memory(psutil.Process(pid))}
 
 
-def _is_ready(port: int, key: str) -> bool:
+def is_ready(port: int, key: str) -> bool:
     """Whether the index and the model of the server answer."""
     asked = HTTPConnection("127.0.0.1", port, timeout=30)
     try:

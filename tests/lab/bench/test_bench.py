@@ -133,3 +133,17 @@ def test_invalid_arguments_are_refused_before_anything_is_created(arguments, rea
     done = bench(*arguments)
     assert done.returncode == 2
     assert reason in done.stderr
+
+
+@pytest.mark.django_db
+def test_reads_of_categories_are_measured_and_leave_no_database(tmp_path):
+    done = bench("--categories", 300, "--json", tmp_path / "figures.json")
+    assert done.returncode == 0, done.stderr
+    assert "categories of 300 memories" in done.stdout
+    measured = json.loads((tmp_path / "figures.json").read_text())["categories"]["300"]
+    assert {(one["read"], one["by"]) for one in measured["reads"]} == {
+        (read, by) for read in ("list", "category", "concepts") for by in ("tantivy", "postgres", "plain SQL")
+    }
+    assert len(measured["figures"]) == 18
+    assert "bench_categories_300" not in databases()
+    assert not list((settings.HOME / "lab").glob("categories-300-*"))
