@@ -60,8 +60,7 @@ class QueueRow:
     title: str
     proposal: str
     note: str
-    confidence: str
-    percent: int
+    confidence: float
     current: bool
     counts: str
     """The memories of both names."""
@@ -73,15 +72,10 @@ class QueueRow:
 class SuggestionDetail:
     """The current suggestion with its evidence."""
 
-    id: int
-    kind: str
+    row: Suggestion
     question: str
     steps: tuple[str, ...]
     badge: str
-    reason: str
-    confidence: str
-    percent: int
-    state: str
     decided: str
     accept_label: str
     swap_label: str
@@ -96,9 +90,6 @@ class SuggestionDetail:
     may_decide: bool
     by_column: bool
     """Whether each of the two columns has the button that keeps it."""
-    accept_url: str
-    reject_url: str
-    undo_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,8 +308,7 @@ def queue_row(one: ShownSuggestion, query: ReviewQuery, *, is_current: bool = Fa
         title=_numbered(one.subject) if one.subject.kind == "memory" else "",
         proposal=proposal_text(one),
         note=_note(one),
-        confidence=f"{one.row.confidence:.0%}",
-        percent=round(one.row.confidence * 100),
+        confidence=one.row.confidence,
         current=is_current,
         counts=" → ".join(map(number, one.counts)) if one.counts else "",
     )
@@ -370,15 +360,10 @@ def _detail(
     accept, swap = _verbs(one)
     texts = texts_of(one, evidence, zone)
     return SuggestionDetail(
-        id=row.pk,
-        kind=row.kind,
+        row=row,
         question=_QUESTIONS[kind],
         steps=(one.target.names or (one.target.name,)) if kind in (Kind.CATEGORY, Kind.CONCEPT) else (),
         badge=_note(one) if kind is Kind.CONCEPT else "",
-        reason=row.reason,
-        confidence=f"{row.confidence:.0%}",
-        percent=round(row.confidence * 100),
-        state=row.state,
         decided=_decided(row, zone),
         accept_label=accept,
         swap_label=swap,
@@ -393,9 +378,6 @@ def _detail(
         alternatives=tuple(queue_row(other, query) for other in evidence.alternatives),
         may_decide=may_decide,
         by_column=bool(swap) and 2 in (len(texts), len(evidence.sides)) and row.state == State.OPEN,
-        accept_url=reverse("suggestions:accept", args=[row.pk]),
-        reject_url=reverse("suggestions:reject", args=[row.pk]),
-        undo_url=reverse("suggestions:undo", args=[row.pk]),
     )
 
 
