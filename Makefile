@@ -26,7 +26,7 @@ test: ## install what tests need (a browser too) and run those that guard change
 test-all: ## run all tests, with those that guard releases: whole servers, other programs, larger samples
 	@$(PYTHON) bootstrap.py dev
 	@$(RUN) -m tests.browser.chromium
-	API_CASES=50 CURATION_SEEDS=2 CURATION_VERBS=200 $(RUN) -m pytest $(PYTEST_ARGS)
+	API_CASES=50 EXAMPLES=200 CURATION_SEEDS=2 CURATION_VERBS=200 $(RUN) -m pytest $(PYTEST_ARGS)
 
 torture: ## kill and starve a site of its own while everybody writes, and look for what is lost (TORTURE_ARGS="--minutes 5")
 	@$(PYTHON) bootstrap.py

@@ -21,13 +21,7 @@ from curation.memory_edits import MOST_MERGED
 from curation.models import Curation
 from curation.overview import Overview, build_overview
 from curation.plan import Plan
-from curation.queries import (
-    find_term,
-    labels,
-    read_log,
-    visible_relationships,
-    visible_terms,
-)
+from curation.queries import find_term, labels, read_log, visible_relationships, visible_terms
 from curation.working_copy import TermRef
 from explorer.explore.page import Notice, problem_notices
 from explorer.explore.sidebar import HiddenField, criteria, form_fields

@@ -1,24 +1,23 @@
-"""The context of the home page. Pure: no database, no request."""
+"""The context of the home page besides the overview itself. Pure: no database, no request."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
+from functools import partial
 
 from django.urls import reverse
 
 from curation.suggestions.pages import review_url
 from curation.suggestions.params import ReviewQuery
 from explorer.explore.histogram_plot import Plot, build_plot
-from explorer.links import Link, explore_url, filter_url, memory_url
+from explorer.links import Link, explore_url, filter_url
 from explorer.listings import SessionsRequest
-from explorer.sessions.page import SessionRow, build_sessions, sessions_url
-from explorer.views.page import ViewRow, build_rows
-from home.overview import FIRST_SPAN, STRIP_WEEKS, Coverage, Idea, News, Overview, ProjectNews, Slice, strip_start
-from memories.embedding.progress import EmbeddedShare
-from memories.models import Memory
+from explorer.sessions.page import build_sessions, sessions_url
+from explorer.views.page import build_rows
+from home.overview import FIRST_SPAN, STRIP_WEEKS, Overview, Slice, strip_start
 from search.histogram import bucket_end
-from search.query import Interval, SearchQuery
+from search.query import Interval
 from text.formatting import (
     MONTHS,
     WEEKDAYS,
@@ -26,7 +25,6 @@ from text.formatting import (
     local_time,
     memories,
     moment_label,
-    number,
     plural,
     type_family,
     when_text,
@@ -38,23 +36,6 @@ _SPANS = (("24h", "24 hours"), ("7d", "7 days"), ("30d", "30 days"))
 _COLOURS = ("decision", "fix", "feature", "test", "note")
 _GAP = 0.07
 _SHADES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class NewsItem:
-    """A memory to read first."""
-
-    id: str
-    title: str
-    url: str
-    type: Link
-    family: str
-    project: Link
-    who: Link | None
-    when: str
-    moment: str
-    iso: str
-    replaces: Link | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,123 +71,37 @@ class Growth:
     rows: tuple[tuple[Link, tuple[str, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A row with a bar: a share of the largest, and up to two links."""
-
-    main: Link
-    width: str
-    other: Link | None = None
-    share: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectRow:
-    project: Link
-    newest: Link | None
-    when: str
-    iso: str
-    path: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Contributions:
-    name: str
-    kind: str
-    url: str
-    written: Link
-    changed: Link
-
-
-@dataclass(frozen=True, slots=True)
-class HomePage:
-    """The context of the template."""
-
-    changed: Link
-    changed_noun: str
-    since: str
-    moment: str
-    top: Link | None
-    """The project with the most changes, if there are several."""
-    facts: tuple[Link, ...]
-    last_visit: str
-    spans: tuple[Link, ...]
-    news: tuple[NewsItem, ...]
-    contributors: tuple[Contributions, ...]
-    has_dated: bool
-    """Whether one of them has memories that are dated since then."""
-    projects: tuple[Bar, ...]
-    total: Link
-    growth: Growth
-    strip: DayStrip | None
-    waiting: Link
-    questions: tuple[Link, ...]
-    views: tuple[ViewRow, ...]
-    coverage: tuple[Bar, ...]
-    newest: tuple[ProjectRow, ...]
-    more_projects: Link | None
-    sessions: tuple[SessionRow, ...]
-    all_sessions: Link
-    ideas: tuple[tuple[Link, str], ...]
-
-
-def build_home(found: Overview, *, asked: str, last_visit: datetime | None, now: datetime, zone: tzinfo) -> HomePage:
-    """Build the page. `asked` is the span or time that the reader chose; without one it begins at the last visit."""
-    return HomePage(
-        changed=_link(found.changed),
-        changed_noun="memory" if found.changed.count == 1 else "memories",
-        since=_span_text(span) if (span := span_of(asked, last_visit)) else _since_text(found.first, now, zone),
-        moment=moment_label(found.first, zone),
-        top=_link(found.projects[0]) if len(found.projects) > 1 else None,
-        facts=tuple(_facts(found)),
-        last_visit=_moment_text(last_visit, zone) if last_visit else "",
-        spans=_spans(asked, last_visit),
-        news=tuple(_news(item, now, zone) for item in found.news),
-        contributors=tuple(
-            Contributions(one.changed.label, one.kind, one.changed.url, _link(one.written), _link(one.changed))
-            for one in found.contributors
-        ),
-        has_dated=any(one.written.count for one in found.contributors),
-        projects=_bars(found.projects),
-        total=_link(found.corpus),
-        growth=_growth(found, zone, now),
-        strip=_strip(found, local_time(now, zone).date()) if found.days else None,
-        waiting=Link(number(found.waiting), reverse("suggestions:review")),
-        questions=tuple(
-            Link(label, review_url(ReviewQuery.from_mapping({"kind": kind})), count=number(count))
+def home_context(
+    found: Overview, *, asked: str, last_visit: datetime | None, now: datetime, zone: tzinfo
+) -> dict[str, object]:
+    """The context of the template. `asked` is the span or time that the reader chose; without one it begins at the last
+    visit.
+    """
+    rows = build_sessions(found.sessions, SessionsRequest(), zone).rows
+    return {
+        "found": found,
+        "since": _span_text(span) if (span := span_of(asked, last_visit)) else _since_text(found.first, now, zone),
+        "last_visit": _moment_text(last_visit, zone) if last_visit else "",
+        "spans": _spans(asked, last_visit),
+        "growth": _growth(found, zone, now),
+        "strip": _strip(found, local_time(now, zone).date()) if found.days else None,
+        "questions": [
+            (review_url(ReviewQuery.from_mapping({"kind": kind})), label, count)
             for kind, label, count in found.questions[:6]
-        ),
-        views=build_rows(found.views, found.view_counts),
-        coverage=(*(_coverage(one) for one in found.coverage), _vectors(found.embedded, found.corpus.query)),
-        newest=tuple(_project(one, now, zone) for one in found.newest),
-        more_projects=Link(f"All {found.project_count:,}", reverse("explorer:facet_values", args=["project"]))
-        if found.project_count > len(found.newest)
-        else None,
-        sessions=tuple(
-            replace(row, begun=when_text(begun, now, zone)) if (begun := one.session.begun_at) else row
-            for one, row in zip(
-                found.sessions.rows, build_sessions(found.sessions, SessionsRequest(), zone).rows, strict=True
-            )
-        ),
-        all_sessions=Link(f"All {found.sessions.total:,}", sessions_url()),
-        ideas=tuple(_idea(idea) for idea in found.ideas),
-    )
+        ],
+        "views": build_rows(found.views, found.view_counts),
+        "sessions": [(row, one.session.begun_at) for one, row in zip(found.sessions.rows, rows, strict=True)],
+        "all_sessions_url": sessions_url(),
+        "spark": _spark,
+        "when": partial(when_text, now=now, zone=zone),
+        "moment": partial(moment_label, zone=zone),
+        "filter_url": filter_url,
+        "type_family": type_family,
+    }
 
 
 def _link(found: Slice) -> Link:
     return Link(found.label, found.url, count=found.shown)
-
-
-def _idea(idea: Idea) -> tuple[Link, str]:
-    return Link(idea.typed, idea.found.url, count=idea.found.shown), idea.note
-
-
-def _facts(found: Overview) -> Iterable[Link]:
-    if found.written.count:
-        yield Link(f"{found.written.shown} dated since then", found.written.url)
-    for state in found.states:
-        yield Link(f"{state.shown} {state.label}", state.url)
 
 
 def span_of(asked: str, last_visit: datetime | None) -> str:
@@ -224,65 +119,14 @@ def _spans(asked: str, last_visit: datetime | None) -> tuple[Link, ...]:
     return tuple(links)
 
 
-def _news(item: News, now: datetime, zone: tzinfo) -> NewsItem:
-    memory, old = item.memory, item.replaces
-    # The older one changes when it is replaced.
-    changed = max(memory.updated_at, old.updated_at) if old else memory.updated_at
-    people = [("agent", memory.agent)] if memory.agent else [("author", name) for name in memory.authors[:1]]
-    return NewsItem(
-        id=f"#{memory.pk}",
-        title=item.title,
-        url=memory_url(memory.pk),
-        type=Link(memory.memory_type, filter_url("type", memory.memory_type)),
-        family=type_family(memory.memory_type),
-        project=Link(memory.project.name or memory.project.slug, filter_url("project", memory.project.slug)),
-        who=next((Link(name, filter_url(key, name)) for key, name in people), None),
-        when=when_text(changed, now, zone),
-        moment=moment_label(changed, zone),
-        iso=changed.isoformat(),
-        replaces=Link(f"#{old.pk}", memory_url(old.pk), item.replaced_title) if old else None,
-    )
-
-
-def _project(one: ProjectNews, now: datetime, zone: tzinfo) -> ProjectRow:
-    newest: Memory | None = one.newest
-    peak = max(one.months, default=0)
-    path = "".join(
+def _spark(months: Sequence[int]) -> str:
+    """The columns of a project's months, as an SVG path."""
+    peak = max(months, default=0)
+    return "".join(
         f"M{place * 4.2:.1f} 24V{24 - max(2.0, 22 * count / peak):.1f}h3V24z"
-        for place, count in enumerate(one.months)
+        for place, count in enumerate(months)
         if count
     )
-    return ProjectRow(
-        project=_link(one.memories),
-        newest=Link(one.title, memory_url(newest.pk)) if newest else None,
-        when=when_text(newest.created_at, now, zone) if newest else "",
-        iso=newest.created_at.isoformat() if newest else "",
-        path=path,
-        name=f"{one.memories.label}: {memories(sum(one.months))} in the last {len(one.months)} months, the most in"
-        f" one month {peak:,}",
-    )
-
-
-# --- bars and columns --------------------------------------------------------------------------------------------
-
-
-def _bars(parts: Sequence[Slice]) -> tuple[Bar, ...]:
-    largest = max((part.count for part in parts), default=1)
-    return tuple(Bar(_link(part), f"{100 * part.count / largest:.1f}%") for part in parts)
-
-
-def _coverage(one: Coverage) -> Bar:
-    lacking = Link(f"{one.lacking.shown} {one.without}", one.lacking.url) if one.lacking.count else None
-    return Bar(
-        Link(one.label, one.having.url, count=one.having.shown), f"{one.share.percent}%", lacking, one.share.text
-    )
-
-
-def _vectors(share: EmbeddedShare, everything: SearchQuery) -> Bar:
-    status = reverse("explorer:status")
-    waiting = Link(f"{share.total - share.embedded:,} waiting", status) if not share.is_complete else None
-    text = "all" if share.is_complete else share.text
-    return Bar(Link("Vector", status if waiting else explore_url(everything)), f"{share.percent}%", waiting, text)
 
 
 def _growth(found: Overview, zone: tzinfo, now: datetime) -> Growth:

@@ -12,7 +12,7 @@ from access.viewer import may_write_everything
 from explorer.explore.page import problem_notices
 from explorer.http import page_viewer, private, request_pairs
 from home.overview import FIRST_SPAN, HomeRequest, overview
-from home.page import build_home
+from home.page import home_context
 from home.visits import visit_record
 from transfer.queries import is_empty, only_sample
 from transfer.views import import_context
@@ -31,9 +31,8 @@ def home(request: HttpRequest) -> HttpResponse:
     asked, problems = HomeRequest.read(own)
     last_visit = visit_record(user_id=viewer.user_id, now=now) if viewer.user_id else None
     found = overview(viewer, asked.since or last_visit or FIRST_SPAN, now)
-    context = build_home(found, asked=asked.since, last_visit=last_visit, now=now, zone=viewer.timezone)
     page = {
-        "home": context,
+        **home_context(found, asked=asked.since, last_visit=last_visit, now=now, zone=viewer.timezone),
         "notices": problem_notices(problems),
         "sample": only_sample() if may_write_everything(viewer) else None,
     }

@@ -54,5 +54,5 @@ def faults():
 def test_names_can_be_searched_for():
     listed = LISTED.read_text(encoding="utf-8").splitlines()
     found = set(faults())
-    assert sorted(found - set(listed)) == [], "give these another name (docs/contributing.md, Names)"
+    assert sorted(found - set(listed)) == [], "give these another name (docs/contributing.md, Language and style)"
     assert sorted(set(listed) - found) == [], "mended: remove these lines from tests/names_to_change.txt"

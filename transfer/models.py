@@ -68,3 +68,28 @@ class ImportJob(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.state}"
+
+    @property
+    def is_busy(self) -> bool:
+        return self.state in ("waiting", "running", "cancelling", "undo_waiting", "undoing")
+
+    @property
+    def can_import(self) -> bool:
+        return self.state == self.State.READY or (self.state == self.State.FAILED and bool(self.path))
+
+    @property
+    def can_cancel(self) -> bool:
+        return self.state in (self.State.WAITING, self.State.RUNNING, self.State.UNDO_WAITING)
+
+    @property
+    def can_remove(self) -> bool:
+        return self.state in (self.State.UPLOADING, self.State.READY, self.State.FAILED)
+
+    @property
+    def can_undo(self) -> bool:
+        return self.state == self.State.DONE and self.batch is not None and self.batch.state == "done"
+
+    @property
+    def shown_share(self) -> float | None:
+        """The share of an upload that is received, or of its source that is read; None if unknown."""
+        return self.received / self.size if self.state == self.State.UPLOADING and self.size else self.share

@@ -3,8 +3,8 @@
 import json
 import secrets
 from collections.abc import Callable
-from datetime import UTC, datetime
-from functools import wraps
+from datetime import UTC, datetime, tzinfo
+from functools import partial, wraps
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -20,11 +20,12 @@ from access.key_rights import key_rights
 from access.keys import make_key
 from access.viewer import Viewer, may_write_everything, viewer_of_user
 from explorer.http import PageRequest, page_response, page_viewer, private, wants_fragment
-from text.formatting import memories
+from text.formatting import when_text
 from transfer.discover import discoveries
 from transfer.follow.page import build_followed
 from transfer.follow.process import is_followed_now
 from transfer.follow.sources import followable, sources_follow, sources_of
+from transfer.formats.csv_table import FIELDS
 from transfer.jobs import (
     SAMPLE,
     State,
@@ -39,7 +40,7 @@ from transfer.jobs import (
     jobs_import,
     may_import,
 )
-from transfer.page import build_columns, build_found, build_job, build_open, build_past, preview_rows
+from transfer.page import FIELD_LABELS, build_found, facts_of, label_of, outcome_text
 from transfer.previews import Preview, job_read_as, preview_of
 from transfer.queries import imported_paths, imports_open, imports_past, is_empty, sample_batch
 from transfer.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
@@ -81,7 +82,7 @@ def import_context(request: HttpRequest, viewer: Viewer) -> dict[str, object]:
     sample = sample_batch() if everything else None
     followed = sources_of(viewer) if everything else []
     now, follows = datetime.now(UTC), bool(followed) and is_followed_now()
-    lines = build_followed(followed, now, viewer.timezone, is_followed_now=follows)
+    lines = build_followed(followed, now, is_followed_now=follows)
     is_reading = any(line.is_reading for line in lines)
     return {
         "found": None,
@@ -91,8 +92,11 @@ def import_context(request: HttpRequest, viewer: Viewer) -> dict[str, object]:
         "may_import": allowed,
         "may_import_all": everything,
         "may_make_key": bool(key_rights(request.user)),
-        "open": build_open(imports_open(viewer)) if allowed else (),
-        "past": build_past(batches, jobs, now, viewer.timezone),
+        "open": imports_open(viewer) if allowed else (),
+        "past": batches,
+        "jobs": jobs,
+        "sample_origin": str(SAMPLE),
+        **past_functions(now, viewer.timezone),
         "sample": sample,
         "is_empty": is_empty(viewer),
         "max_upload": MAX_UPLOAD,
@@ -172,18 +176,15 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
     one = job_named(viewer, job_id)
     everything = may_write_everything(viewer)
     context: dict[str, object] = {
-        "job": build_job(one, sees_vocabulary=everything),
+        "job": one,
+        "label": label_of(one),
+        "facts": facts_of(one, sees_vocabulary=everything),
+        "report": (one.batch.report if one.batch else None) or {},
+        "may_write_everything": everything,
         "part_size": PART,
         "complaints": (),
         "is_being_read": False,
         "preview": None,
-        "rows": (),
-        "columns": (),
-        "projects": (),
-        "may_make_project": False,
-        "closed_projects": (),
-        "import_label": "",
-        "verdict": "",
     }
     if wants_fragment(request):
         # The messages of an action, which a whole page shows elsewhere.
@@ -198,19 +199,19 @@ def _preview_context(preview: Preview, viewer: Viewer) -> dict[str, object]:
     """The first rows of an upload, and the projects that it may go into."""
     projects, may_make = importable(viewer), viewer.may_write(None) and viewer.project_ids is None
     named = dict.fromkeys(row.project for row in preview.rows if row.project)
-    columns = build_columns(preview)
-    context: dict[str, object] = {
+    return {
         "preview": preview,
-        "import_label": memories(preview.count or 0),
-        "rows": preview_rows(preview),
-        "columns": columns,
+        "fields": FIELDS,
+        "field_labels": FIELD_LABELS,
         "projects": projects,
         "may_make_project": may_make,
         "closed_projects": [] if may_make else [name for name in named if name not in projects],
     }
-    if preview.error:
-        context["verdict"] = "needs a column with the text" if columns else "cannot be imported"
-    return context
+
+
+def past_functions(now: datetime, zone: tzinfo) -> dict[str, object]:
+    """The functions by which the list of past imports is written."""
+    return {"when": partial(when_text, now=now, zone=zone), "outcome_text": outcome_text, "label_of": label_of}
 
 
 @require_POST

@@ -13,15 +13,7 @@ from curation.suggestions.compared import MemorySummary, ShownSide, ShownText, m
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery, kind_labels
 from curation.suggestions.proposals import NAME_KINDS, Kind
-from curation.suggestions.queries import (
-    GROUPED_KINDS,
-    PAGE,
-    Evidence,
-    Named,
-    ProposalGroup,
-    Queue,
-    ShownSuggestion,
-)
+from curation.suggestions.queries import GROUPED_KINDS, PAGE, Evidence, Named, ProposalGroup, Queue, ShownSuggestion
 from explorer.http import Pager, build_pager
 from explorer.links import Link
 from memories.models import Project

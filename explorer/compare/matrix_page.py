@@ -4,17 +4,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from pydantic import Field
 
-from explorer.explore.histogram_plot import INTERVAL_LABELS, Option
+from explorer.explore.histogram_plot import INTERVAL_LABELS
 from explorer.explore.page import Notice, did_you_mean_text
 from explorer.explore.sidebar import Chip, HiddenField, build_chips, form_fields
-from explorer.links import Link, explore_url, matrix_url
+from explorer.links import explore_url, matrix_url
 from explorer.page_query import PageQuery
 from search.facets import DATE_KEY, FACET, FACETS
 from search.matrix import Axis, Line, Matrix, MatrixRequest
-from search.query import Interval, SearchQuery
+from search.query import Interval
 from text.formatting import memories, number, plural
 
 # The number of shades of a count, and the deviations at which the shades of a deviation begin.
@@ -37,92 +38,100 @@ class MatrixPageRequest(MatrixRequest):
     shade: Shade = Field(Shade.COUNT, description="Colour cells by count, or by more and less than expected.")
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixCell:
-    url: str
-    text: str
-    name: str
-    shade: str
+@dataclass(frozen=True)
+class MatrixPage:
+    """The page: the template reads `found` itself, and here what has to be put together."""
 
+    query: PageQuery
+    asked: MatrixPageRequest
+    found: Matrix
+    problems: Sequence[Notice] = ()
 
-@dataclass(frozen=True, slots=True)
-class MatrixRow:
-    label: str
-    url: str
-    count: str
-    cells: tuple[MatrixCell, ...]
+    @property
+    def title(self) -> str:
+        by = "time" if self.is_by_time else FACET[self.asked.columns].label.lower()
+        return f"{plural_label(self.asked.rows)} by {by}"
 
+    @property
+    def is_by_time(self) -> bool:
+        return self.asked.columns == DATE_KEY
 
-@dataclass(frozen=True, slots=True)
-class MatrixContext:
-    title: str
-    summary: str
-    heading: str
-    total: str
-    results_url: str
-    chips: tuple[Chip, ...]
-    notices: tuple[Notice, ...]
-    note: str
-    row_choices: tuple[Option, ...]
-    column_choices: tuple[Option, ...]
-    intervals: tuple[Option, ...]
-    """The widths of periods, if the columns are some."""
-    shades: tuple[Option, ...]
-    hidden: tuple[HiddenField, ...]
-    columns: tuple[Link, ...]
-    column_counts: tuple[str, ...]
-    rows: tuple[MatrixRow, ...]
-    more: tuple[Link, ...]
-    turned: Link | None
-    """The same table with rows and columns exchanged, if time is neither."""
-    unavailable: str
+    @property
+    def total(self) -> str:
+        return memories(self.found.total, at_least=self.found.at_least)
 
+    @property
+    def summary(self) -> str:
+        return _summary(self.found)
 
-def build_matrix(
-    query: PageQuery, request: MatrixPageRequest, found: Matrix, problems: Sequence[Notice] = ()
-) -> MatrixContext:
-    """The context of the page."""
-    by = "time" if request.columns == DATE_KEY else FACET[request.columns].label.lower()
-    title = f"{plural_label(request.rows)} by {by}"
-    here = dict(request.parameters())
-    warnings = (Notice(w.message, suggestion=did_you_mean_text(w.did_you_mean)) for w in found.warnings)
-    return MatrixContext(
-        title=f"{title} · {memories(found.total, at_least=found.at_least)}",
-        summary=_summary(found),
-        heading=title,
-        total=memories(found.total, at_least=found.at_least),
-        results_url=explore_url(query),
-        chips=build_chips(query, found.labels),
-        notices=(*problems, *warnings),
-        note=_note(found),
-        row_choices=_axes(request.rows, [spec.key for spec in FACETS]),
-        column_choices=_axes(request.columns, [DATE_KEY, *(spec.key for spec in FACETS)]),
-        intervals=tuple(
-            Option("" if interval == Interval.AUTO else interval.value, label, query.bucket == interval)
-            for interval, label in INTERVAL_LABELS.items()
-            if interval != Interval.HOUR and request.columns == DATE_KEY
-        ),
-        shades=(
-            Option("", "by number", request.shade is Shade.COUNT),
-            Option(Shade.TYPICAL.value, "by more or less than expected", request.shade is Shade.TYPICAL),
-        ),
-        hidden=tuple(field for field in form_fields(query) if field.name != "bucket"),
-        columns=tuple(_line_link(found, column) for column in found.columns),
-        column_counts=tuple(number(column.count, at_least=found.at_least) for column in found.columns),
-        rows=_rows(found, request.shade),
-        more=_more(query, request, found),
-        turned=_turned(query, request, here),
-        unavailable=found.unavailable,
-    )
+    @property
+    def note(self) -> str:
+        return _note(self.found)
+
+    @property
+    def chips(self) -> tuple[Chip, ...]:
+        return build_chips(self.query, self.found.labels)
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        warnings = self.found.warnings
+        shown = (Notice(one.message, suggestion=did_you_mean_text(one.did_you_mean)) for one in warnings)
+        return (*self.problems, *shown)
+
+    @property
+    def hidden(self) -> tuple[HiddenField, ...]:
+        return tuple(field for field in form_fields(self.query) if field.name != "bucket")
+
+    @property
+    def axes(self) -> dict[str, str]:
+        """The facets that rows and columns can be, with their names in the form."""
+        return {spec.key: spec.label.lower() for spec in FACETS}
+
+    @property
+    def intervals(self) -> dict[Interval, str]:
+        """The widths of periods."""
+        return {interval: label for interval, label in INTERVAL_LABELS.items() if interval != Interval.HOUR}
+
+    def at(self, **changes: object) -> str:
+        """The page with other parameters."""
+        return matrix_url(self.query, dict(self.asked.replace(**changes).parameters()))
+
+    @property
+    def row_limits(self) -> tuple[int, ...]:
+        """The numbers of rows to choose from, if there is a choice."""
+        return _MORE_ROWS if self.found.distinct_rows > _MORE_ROWS[0] else ()
+
+    @property
+    def rows(self) -> list[tuple[Line, tuple[int, ...]]]:
+        return list(zip(self.found.rows, self.found.cells, strict=True))
+
+    def line_url(self, line: Line) -> str:
+        return explore_url(line.choose(self.found.base))
+
+    def cell_url(self, row: Line, column: Line) -> str:
+        return explore_url(self.found.cell_query(row, column))
+
+    def cell_name(self, row: Line, column: Line, count: int) -> str:
+        name = f"{row.label}, {column.label}: {number(count, at_least=self.found.at_least)}"
+        return f"{name}, {self._expected(row, column):,.1f} expected" if self.asked.shade is Shade.TYPICAL else name
+
+    def cell_shade(self, row: Line, column: Line, count: int) -> str:
+        """The class of a cell by its count, or by how far it is from what is expected."""
+        if self.asked.shade is Shade.TYPICAL:
+            return _deviation(count, self._expected(row, column))
+        return f"l{math.ceil(_SHADES * math.sqrt(count / self._peak))}" if count else ""
+
+    def _expected(self, row: Line, column: Line) -> float:
+        return row.count * column.count / self.found.total if self.found.total else 0.0
+
+    @cached_property
+    def _peak(self) -> int:
+        return max((count for row in self.found.cells for count in row), default=0)
 
 
 def plural_label(key: str) -> str:
     plural_names = {"category": "Categories", "entity": "Entities"}
     return plural_names.get(key, f"{FACET[key].label}s")
-
-
-def _axes(chosen: str, keys: Sequence[str]) -> tuple[Option, ...]:
-    return tuple(Option(key, "time" if key == DATE_KEY else FACET[key].label.lower(), key == chosen) for key in keys)
 
 
 def _summary(found: Matrix) -> str:
@@ -156,40 +165,6 @@ def _note(found: Matrix) -> str:
     return " ".join(parts)
 
 
-def _line_link(found: Matrix, line: Line) -> Link:
-    return Link(line.label, explore_url(line.choose(found.base)), count=number(line.count, at_least=found.at_least))
-
-
-def _rows(found: Matrix, shade: Shade) -> tuple[MatrixRow, ...]:
-    peak = max((count for row in found.cells for count in row), default=0)
-    rows = []
-    for line, counts in zip(found.rows, found.cells, strict=True):
-        link = _line_link(found, line)
-        cells = tuple(
-            _cell(found, line, column, count, shade, peak) for column, count in zip(found.columns, counts, strict=True)
-        )
-        rows.append(MatrixRow(link.label, link.url, link.count, cells))
-    return tuple(rows)
-
-
-def _cell(found: Matrix, row: Line, column: Line, count: int, shade: Shade, peak: int) -> MatrixCell:
-    expected = row.count * column.count / found.total if found.total else 0.0
-    name = f"{row.label}, {column.label}: {number(count, at_least=found.at_least)}"
-    shown = f"{count:,}"
-    if shade is Shade.TYPICAL:
-        name += f", {expected:,.1f} expected"
-        colour = _deviation(count, expected)
-    else:
-        colour = count_shade(count, peak)
-    url = explore_url(found.cell_query(row, column)) if count else ""
-    return MatrixCell(url, shown if count or colour else "", name, colour)
-
-
-def count_shade(count: int, peak: int) -> str:
-    """The class of a cell by its count."""
-    return f"l{math.ceil(_SHADES * math.sqrt(count / peak))}" if count else ""
-
-
 def _deviation(count: int, expected: float) -> str:
     """The class of a cell that has notably more or fewer memories than its row and column let expect.
 
@@ -200,23 +175,3 @@ def _deviation(count: int, expected: float) -> str:
     residual = (count - expected) / math.sqrt(expected)
     size = sum(1 for bound in _NOTABLE if abs(residual) >= bound)
     return f"{'more' if residual > 0 else 'fewer'}{size}" if size else ""
-
-
-def _more(query: SearchQuery, request: MatrixPageRequest, found: Matrix) -> tuple[Link, ...]:
-    """Links to more rows."""
-    return tuple(
-        Link(
-            f"{limit}",
-            matrix_url(query, dict(request.replace(row_limit=limit).parameters())),
-            current=limit == request.row_limit,
-        )
-        for limit in _MORE_ROWS
-        if found.distinct_rows > _MORE_ROWS[0]
-    )
-
-
-def _turned(query: SearchQuery, request: MatrixPageRequest, here: dict[str, str]) -> Link | None:
-    if request.columns == DATE_KEY or request.rows == request.columns:
-        return None
-    turned = request.replace(rows=request.columns, columns=request.rows)
-    return Link("Swap rows and columns", matrix_url(query, dict(turned.parameters())))

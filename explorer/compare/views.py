@@ -5,10 +5,11 @@ from django.http import HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from explorer.compare.matrix_page import MatrixPageRequest, build_matrix
+from explorer.compare.matrix_page import MatrixPage, MatrixPageRequest
 from explorer.compare.page import build_comparison, comparison_url
 from explorer.explore.page import problem_notices
 from explorer.http import PageRequest, page_viewer, private, read_query, read_with_query, request_pairs
+from explorer.links import explore_url
 from explorer.page_query import PageQuery
 from search.compare import compare
 from search.matrix import matrix
@@ -44,7 +45,13 @@ def matrix_page(request: PageRequest) -> HttpResponse:
     if any(problem.parameter == "columns" for problem in problems):
         asked = asked.replace(columns="date")
     found = matrix(query, asked, page_viewer(request))
-    context = build_matrix(query, asked, found, problem_notices(problems))
-    response = private(render(request, "explorer/matrix.html", {"matrix": context}))
+    page = MatrixPage(query, asked, found, problem_notices(problems))
+    response = private(
+        render(
+            request,
+            "explorer/matrix.html",
+            {"page": page, "asked": asked, "found": found, "back_url": explore_url(query)},
+        )
+    )
     response["Server-Timing"] = server_timing(found.timings)
     return response

@@ -11,7 +11,7 @@ from categories.queries import Term
 from explorer.explore.schemas import HistogramBar, HistogramReply
 from explorer.explore.timeline_api import query_warning
 from explorer.graph.neighbourhood import Neighbourhood, NodeNeighbour
-from explorer.graph.node_page import NodeDetail, node_detail, node_neighbourhood, relationship_detail
+from explorer.graph.node_reads import NodeDetail, node_detail, node_neighbourhood, relationship_detail
 from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.graph.path_page import PathStep, find_path
 from explorer.graph.queries import CONCEPT, ENTITY, NodeKind, StatedEdge

@@ -1,9 +1,9 @@
 """Finds the path between two entities; contexts of a path, of the pages of relationships and of unknown names."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, timedelta, tzinfo
+from datetime import timedelta
 from itertools import pairwise
 
 from django.db import OperationalError
@@ -12,25 +12,16 @@ from psycopg.errors import QueryCanceled
 
 from access.viewer import Viewer
 from categories.queries import Term
-from explorer.explore.histogram_plot import Option
 from explorer.explore.page import Notice
 from explorer.graph.adjacency import SearchTooLongError
 from explorer.graph.cache import load_graph
 from explorer.graph.labels import (
-    both_url,
-    build_sample,
-    evidence_link,
     graph_tabs,
-    names_or_name,
     path_url,
-    relationship_notes,
     table_url,
-    term_url,
-    verb_text,
 )
 from explorer.graph.neighbourhood import Edge, edges_of, records_of
-from explorer.graph.node_page import RelationshipDetail
-from explorer.graph.params import MOST_STEPS, PathRequest, TableRequest
+from explorer.graph.params import PathRequest, TableRequest
 from explorer.graph.queries import (
     ENTITY,
     GraphContext,
@@ -41,14 +32,12 @@ from explorer.graph.queries import (
     open_graph,
 )
 from explorer.links import Link
-from explorer.memory.page import MemoryLink, memory_link
 from memories.queries import MemoryTitle
 from search.engines import with_engine
 from search.engines.base import Engine, Filter
 from search.query import Sort
 from search.snapshots import snapshot
 from search.unified.rows import StoredRelationship
-from text.formatting import memories, plural
 from web.errors import Refusal
 from web.timing import Stopwatch
 
@@ -168,125 +157,29 @@ def _evidence(context: GraphContext, pair: tuple[int, int], stated: Sequence[Sto
     return [pk for pk, _ in found]
 
 
-# --- one relationship --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class FactContext:
-    title: str
-    tabs: tuple[Link, ...]
-    source: Link
-    verb: str
-    target: Link
-    fact: str
-    notes: tuple[str, ...]
-    summary: str
-    evidence: tuple[MemoryLink, ...]
-    put_away: tuple[MemoryLink, ...]
-    both_url: str
-
-
-def build_fact(fact: RelationshipDetail, zone: tzinfo = UTC) -> FactContext:
-    record = fact.record
-    ends = [Term(end.id, end.value, end.name, end.type) for end in (record.source, record.target)]
-    source, target = (Link(end.label, term_url(ENTITY, end), end.type) for end in ends)
-    shown, every = len(fact.evidence), len(record.evidence)
-    return FactContext(
-        title=record.title,
-        tabs=graph_tabs(ENTITY),
-        source=source,
-        verb=verb_text(record.type),
-        target=target,
-        fact=record.fact,
-        notes=relationship_notes(record),
-        summary=f"{memories(every)}{f', {shown} shown' if shown < every else ''}",
-        evidence=tuple(build_sample(hit, zone) for hit in fact.evidence),
-        put_away=tuple(build_sample(hit, zone) for hit in fact.put_away),
-        both_url=both_url(ENTITY, *ends),
-    )
-
-
 # --- a path, on the page of an entity ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class ShownLink:
-    """A relationship of a step. `leads_on`: whether it points in the direction of the path."""
+class PathForm:
+    """The form for a path on the page of an entity; `found` is the path, if an end is asked for."""
 
-    verb: str
-    leads_on: bool
-    fact: str
-    notes: tuple[str, ...]
-    evidence: Link
-
-
-@dataclass(frozen=True, slots=True)
-class ShownStep:
-    source: Link
-    target: Link
-    links: tuple[ShownLink, ...]
-    together: Link | None
-    memories: tuple[MemoryLink, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PathContext:
-    """The form for a path on the page of an entity, and the path."""
-
-    end: str
-    steps_asked: tuple[Option, ...]
-    together: bool
+    start: Term
+    params: PathRequest
+    found: NodePath | None
     notices: tuple[Notice, ...]
-    summary: str
-    reason: str
-    wider: Link | None
-    """The same search through shared memories too."""
-    start: Link
-    steps: tuple[ShownStep, ...]
 
+    @property
+    def reason(self) -> str:
+        """Why there is no path."""
+        if self.found is None:
+            return ""
+        return "These two are the same." if self.found.source.id == self.found.target.id else self.found.reason
 
-def build_path(
-    start: Term, params: PathRequest, path: NodePath | None, notices: Iterable[Notice], zone: tzinfo = UTC
-) -> PathContext:
-    """The context of the form; `path` is what was found from `start`, if an end is asked for."""
-    steps = tuple(_step(step, zone) for step in path.steps) if path else ()
-    is_same = path is not None and path.source.id == path.target.id
-    return PathContext(
-        end=params.end,
-        steps_asked=tuple(Option(str(n), str(n), n == params.steps) for n in range(1, MOST_STEPS + 1)),
-        together=params.together,
-        notices=tuple(notices),
-        summary=f"{plural(len(steps), 'step')} from {path.source.label} to {path.target.label}"
-        if path and steps
-        else "",
-        reason="These two are the same." if is_same else path.reason if path else "",
-        wider=Link("Also link entities mentioned in the same memory", path_url(start, params.replace(together=True)))
-        if path and path.reason and not params.together
-        else None,
-        start=Link(start.label, term_url(ENTITY, start), start.type),
-        steps=steps,
-    )
-
-
-def _step(step: PathStep, zone: tzinfo) -> ShownStep:
-    both = both_url(ENTITY, step.source, step.target)
-    count = step.edge.memories
-    return ShownStep(
-        source=Link(step.source.label, term_url(ENTITY, step.source), step.source.type),
-        target=Link(step.target.label, term_url(ENTITY, step.target), step.target.type),
-        links=tuple(
-            ShownLink(
-                verb_text(record.type),
-                record.source.id == step.source.id,
-                record.fact,
-                relationship_notes(record),
-                evidence_link(record),
-            )
-            for record in step.relationships
-        ),
-        together=Link(f"{memories(count)} {names_or_name(count)} both", both) if count else None,
-        memories=tuple(memory_link(memory, None, zone) for memory in step.memories),
-    )
+    @property
+    def wider_url(self) -> str:
+        """The same search through shared memories too."""
+        return path_url(self.start, self.params.replace(together=True))
 
 
 # --- unknown and ambiguous names ---------------------------------------------------------------------------------

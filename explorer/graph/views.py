@@ -11,15 +11,15 @@ from django.views.decorators.http import require_safe
 from access.viewer import Viewer
 from categories.queries import Term
 from explorer.explore.page import problem_notices
+from explorer.graph import labels
 from explorer.graph.labels import graph_tabs, term_url
-from explorer.graph.node_page import build_node, node_detail, relationship_detail
-from explorer.graph.params import AroundRequest, PathRequest, TableRequest
+from explorer.graph.node_page import build_node
+from explorer.graph.node_reads import node_detail, relationship_detail
+from explorer.graph.params import MOST_STEPS, AroundRequest, PathRequest, TableRequest
 from explorer.graph.path_page import (
-    PathContext,
     PathEndError,
-    build_fact,
+    PathForm,
     build_lost,
-    build_path,
     end_notice,
     find_path,
 )
@@ -27,6 +27,7 @@ from explorer.graph.queries import ENTITY, NameAmbiguousError, NameUnknownError,
 from explorer.graph.table_page import build_table, node_table
 from explorer.http import PageRequest, page_viewer, private, request_pairs
 from explorer.links import explore_url, filter_url, merge_url
+from explorer.memory.page import memory_link
 from web.params import Pair
 from web.timing import server_timing
 
@@ -66,6 +67,10 @@ def node(request: PageRequest, kind: NodeKind, ref: str) -> HttpResponse:
         "tabs": graph_tabs(kind),
         "explore_url": explore_url,
         "term_url": term_url,
+        "labels": labels,
+        "memory_link": memory_link,
+        "most_steps": MOST_STEPS,
+        "zone": viewer.timezone,
         "path": _path_from(found.term, own, viewer) if kind is ENTITY else None,
         "curated": found.term.id if "curate" in viewer.scopes else None,
     }
@@ -78,14 +83,14 @@ def _path_pairs(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
     return [pair for pair in pairs if pair[0] in names], [pair for pair in pairs if pair[0] not in names]
 
 
-def _path_from(start: Term, pairs: list[Pair], viewer: Viewer) -> PathContext:
+def _path_from(start: Term, pairs: list[Pair], viewer: Viewer) -> PathForm:
     params, problems = PathRequest.read([*pairs, ("from", str(start.id))])
     notices, found = problem_notices(problems), None
     try:
         found = find_path(params, viewer) if params.end else None
     except PathEndError as error:
         notices = (*notices, end_notice(error, start, params))
-    return build_path(start, params, found, notices, viewer.timezone)
+    return PathForm(start, params, found, notices)
 
 
 @require_safe
@@ -95,7 +100,16 @@ def relationship(request: PageRequest, relationship_id: int) -> HttpResponse:
     found = relationship_detail(relationship_id, viewer)
     if found is None:
         raise Http404(f"There is no relationship {relationship_id} that you can see.")
-    return _page(request, "graph/relationship.html", {"fact": build_fact(found, viewer.timezone)}, found.timings)
+    context = {
+        "found": found,
+        "record": found.record,
+        "evidence": [labels.build_sample(hit, viewer.timezone) for hit in found.evidence],
+        "put_away": [labels.build_sample(hit, viewer.timezone) for hit in found.put_away],
+        "entity": ENTITY,
+        "labels": labels,
+        "tabs": graph_tabs(ENTITY),
+    }
+    return _page(request, "graph/relationship.html", context, found.timings)
 
 
 @require_safe

@@ -28,10 +28,11 @@ from tests.agent_tools.conftest import key_for
 from tests.agent_tools.test_clients import over_http, stdio
 from tests.embedding import embed_all
 from tests.html import html_of
+from tests.search.queries import EXAMPLES
 from tests.search.test_interfaces import shown_counts
 
 # In each of the four cases.
-QUERIES = 50
+QUERIES = EXAMPLES // 2
 NOT_READY = "Search by meaning is not ready: the model is still loading. Found by words alone."
 TEXTS = (
     *("tea", "green tea", "crane brake slips", "kettle.valve", "what do guests like", "zzqqxx", '"green tea" -boat'),

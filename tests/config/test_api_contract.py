@@ -28,7 +28,7 @@ from config.api import api
 from tests.corpus import bring_in
 from tests.database import fill
 
-CASES = int(os.environ.get("API_CASES", "5"))
+CASES = int(os.environ.get("API_CASES", "3"))
 CHECKS = [
     not_a_server_error,
     status_code_conformance,

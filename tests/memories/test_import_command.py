@@ -345,6 +345,7 @@ def test_a_source_that_fails_in_the_middle_writes_nothing(jsonl, monkeypatch):
     assert last_batch().state == "failed"
 
 
+@pytest.mark.release
 @pytest.mark.development_data
 def test_the_development_data_comes_in_whole_and_goes_again():
     default = Path(__file__).resolve().parents[3] / "shared" / "data" / "memories-dev.jsonl.gz"

@@ -1,9 +1,13 @@
 """Hypothesis strategies for queries over the hand-written corpus, and comparable results."""
 
+import os
+
 from hypothesis import strategies as st
 
 from search.facets import FACET, FACETS, STATES
 
+# The generated queries of a test that compares each with the naive counter. `make test-all` draws more.
+EXAMPLES = int(os.environ.get("EXAMPLES", "50"))
 # More than the values of any facet.
 EVERYTHING = 10_000
 

@@ -15,7 +15,7 @@ from search.plan import resolve_query
 from search.query import SearchQuery
 from tests.oracle import matching
 from tests.search.conftest import BOTH_ENGINES
-from tests.search.queries import queries
+from tests.search.queries import EXAMPLES, queries
 
 pytestmark = BOTH_ENGINES
 
@@ -51,7 +51,7 @@ _START = datetime(2023, 12, 1, tzinfo=UTC)
 _EDGES = st.integers(0, 760 * 86_400).map(lambda seconds: _START + timedelta(seconds=seconds))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES // 2, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_table_equals_the_naive_counter(corpus, everyone, data):
     query = SearchQuery.from_mapping(data.draw(queries(corpus)))

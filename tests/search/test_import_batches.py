@@ -11,9 +11,9 @@ from tantivy import Query
 from memories.models import Memory, OutboxEntry
 from search.engines.index import follower, outbox, store, words
 from search.engines.index.check import compare
-from tests.corpus import RECORDS
+from tests.corpus import RECORDS, bring_in
 from tests.killed import run_until
-from tests.search.indexed import assert_true_to_the_database, change_much, load
+from tests.search.indexed import assert_true_to_the_database, change_much
 from text.analysis import index_terms, to_tsvector
 from text.query_syntax import parse_text
 
@@ -34,7 +34,7 @@ def tantivy(settings, index):
 
 
 def test_an_import_is_one_row_of_the_outbox(tantivy, tmp_path):
-    load(tmp_path)
+    bring_in(tmp_path)
     # None is found until it is applied.
     assert OutboxEntry.objects.filter(memory_id__lt=0).count() == 1
     assert compare().waiting == MEMORIES
@@ -44,9 +44,9 @@ def test_an_import_is_one_row_of_the_outbox(tantivy, tmp_path):
 
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_while_an_import_is_applied_it_goes_on(tantivy, tmp_path, step):
-    load(tmp_path, FIRST)
+    bring_in(tmp_path, FIRST)
     follower.catch_up()
-    load(tmp_path, REST)
+    bring_in(tmp_path, REST)
     change_much()
     assert run_until(step, follower.catch_up)
     follower.catch_up()
@@ -61,7 +61,7 @@ def test_what_an_import_of_an_earlier_version_left_behind_is_removed(tantivy, tm
 
 
 def test_a_batch_that_is_undone_before_it_is_taken_in_is_gone(tantivy, tmp_path):
-    load(tmp_path)
+    bring_in(tmp_path)
     batch_id = -OutboxEntry.objects.get(memory_id__lt=0).memory_id
     call_command("import_memories", undo=batch_id, verbosity=0)
     follower.catch_up()
@@ -70,7 +70,7 @@ def test_a_batch_that_is_undone_before_it_is_taken_in_is_gone(tantivy, tmp_path)
 
 
 def test_an_unindexable_memory_is_left_out_and_told(tantivy, tmp_path, caplog):
-    load(tmp_path)
+    bring_in(tmp_path)
     follower.catch_up()
     first = Memory.objects.earliest("pk").pk
     with connection.cursor() as cursor:

@@ -8,12 +8,12 @@ from search.query import SearchQuery
 from search.run import run
 from tests.oracle import date_counts, facet_counts, matching
 from tests.search.conftest import EVERY_COUNT
-from tests.search.queries import EVERYTHING, facet, queries
+from tests.search.queries import EVERYTHING, EXAMPLES, facet, queries
 
 pytestmark = EVERY_COUNT
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_query_equals_the_naive_counter(corpus, everyone, data):
     query = SearchQuery.from_mapping({**data.draw(queries(corpus)), "include_facets": True, "page_size": 100})
@@ -44,7 +44,7 @@ def test_any_query_equals_the_naive_counter(corpus, everyone, data):
             assert full.get(value.value, 0) == value.count, (spec.key, value)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES // 2, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_ticking_a_value_gives_exactly_the_number_it_showed(corpus, everyone, data):
     query = SearchQuery.from_mapping({**data.draw(queries(corpus)), "include_facets": True, "facet_scope": "choices"})

@@ -24,8 +24,6 @@ from tests.unified_corpus import AtOnce, embed_all, fill_with_mill
 from text.analysis import index_terms, raw_tokens
 from text.query_syntax import parse_text, plain_text_of
 
-pytestmark = BOTH_ENGINES
-
 SLOWLY = hypothesis_settings(
     max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -70,6 +68,7 @@ def test_an_offset_skips_that_many_results(mill, everyone):
     )
 
 
+@BOTH_ENGINES
 def test_results_are_of_three_kinds_in_one_order(mill, everyone):
     result = ask("wheel", everyone)
     assert {one.kind.value for one in result.hits} == {"memory", "entity", "relationship"}
@@ -142,6 +141,7 @@ def test_least_similarity_holds_for_every_kind(mill, everyone):
     assert [len(leg.found) for leg in result.legs if leg.way == Way.MEANING] == [0] * 5
 
 
+@BOTH_ENGINES
 @pytest.mark.parametrize(
     ("filters", "entities", "relationships"),
     [
@@ -160,6 +160,7 @@ def test_filters_keep_what_memories_that_pass_tell_of(mill, everyone, filters, e
     assert sorted(found(result, "relationship words")) == relationships
 
 
+@BOTH_ENGINES
 def test_pages_go_through_every_result_once(mill, everyone):
     whole = titles(ask("wheel", everyone, page_size=100))
     result = ask("wheel", everyone, page_size=2)
@@ -246,6 +247,7 @@ def everything_said(result, text):
     return said if text in said.lower() else said + " ".join(w.message.replace(text, "") for w in result.warnings)
 
 
+@BOTH_ENGINES
 @pytest.mark.parametrize("text", ["quill", "person", "hinge", "vault", "combination", "guards", "rests on", "wheel"])
 def test_what_other_projects_tell_of_is_nowhere_in_an_answer(miller, text):
     said = everything_said(ask(text, miller), text)
@@ -261,6 +263,7 @@ def test_numbers_are_of_the_memories_that_the_viewer_may_see(miller, everyone):
     assert {len(k.evidence) for k in known} == {1}
 
 
+@BOTH_ENGINES
 def test_places_do_not_tell_of_what_is_hidden(miller, everyone):
     assert found(ask("person", everyone), "entity words") == ["Osk", "Quill"]
     assert found(ask("person", miller), "entity words") == ["Osk"]
@@ -300,6 +303,7 @@ def naive(text, project_ids, tag):
     return entities, relationships
 
 
+@BOTH_ENGINES
 @SLOWLY
 @given(
     text=st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join),

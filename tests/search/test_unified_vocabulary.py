@@ -27,8 +27,6 @@ from tests.search.conftest import BOTH_ENGINES
 from tests.unified_corpus import embed_all
 from web.cache import clear_caches
 
-pytestmark = BOTH_ENGINES
-
 
 def store(project, title, concept, category):
     record = MemoryRecord(content=title, title=title, project=project, concepts=[concept], categories=[category])
@@ -59,6 +57,7 @@ def leg(result, name):
     return next(one for one in result.legs if one.name == name)
 
 
+@BOTH_ENGINES
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

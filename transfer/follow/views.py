@@ -8,14 +8,17 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
+from explorer.history.page import compare
 from explorer.http import PageRequest, page_response, page_viewer
-from transfer.follow.page import build_follow
+from text.formatting import day_label
+from text.titles import plain_title
+from transfer.follow.page import followed_line
 from transfer.follow.process import is_followed_now
 from transfer.follow.queries import conflicts_read, newest_read, readings_read
 from transfer.follow.services import conflict_settle, source_gone_settle, source_stop
 from transfer.follow.sources import SourceRefusedError, source_named
 from transfer.formats.base import ImportFailedError
-from transfer.views import refusing
+from transfer.views import past_functions, refusing
 
 CONFLICTS, _READINGS, _NEWEST = 50, 20, 8
 
@@ -26,17 +29,24 @@ CONFLICTS, _READINGS, _NEWEST = 50, 20, 8
 def follow(request: PageRequest, source_id: int) -> HttpResponse:
     viewer = page_viewer(request)
     source = source_named(viewer, source_id)
-    follows = is_followed_now()
-    page = build_follow(
-        source,
-        conflicts_read(source, CONFLICTS),
-        readings_read(source, _READINGS),
-        newest_read(source, viewer, _NEWEST),
-        datetime.now(UTC),
-        viewer.timezone,
-        is_followed_now=follows,
-    )
-    context = {"page": page, "is_followed_now": follows or page.line.is_reading}
+    now, follows = datetime.now(UTC), is_followed_now()
+    line = followed_line(source, now, is_followed_now=follows)
+    conflicts = conflicts_read(source, CONFLICTS)
+    context = {
+        "source": source,
+        "line": line,
+        "is_followed_now": follows or line.is_reading,
+        "conflicts": conflicts,
+        "more_conflicts": getattr(source, "open_conflicts", 0) - len(conflicts),
+        "compare": compare,
+        "newest": newest_read(source, viewer, _NEWEST),
+        "zone": viewer.timezone,
+        "plain_title": plain_title,
+        "day_label": day_label,
+        "past": readings_read(source, _READINGS),
+        "jobs": {},
+        **past_functions(now, viewer.timezone),
+    }
     return page_response(request, "home/follow.html", context, partial="source", timings={})
 
 

@@ -16,6 +16,8 @@ from search.engines.index import store
 from search.facets import FACET
 from search.query import Sort
 
+pytestmark = pytest.mark.release
+
 SIZE = 400
 QUERIES = 75
 

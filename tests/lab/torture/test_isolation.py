@@ -66,6 +66,7 @@ def _sequences_go_on(db):
                 cursor.execute(f"SELECT setval('\"{name}\"', %s)", [value])
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("_sequences_go_on")
 def test_nothing_that_a_partial_viewer_is_answered_depends_on_what_they_may_not_see(monkeypatch):
     # Searches of the vocabulary, in the transaction of the test.
