@@ -1,5 +1,6 @@
 """The page of results. Views hold no SQL and no arithmetic: they read a request, run it, and choose the frame."""
 
+import re
 from datetime import UTC, datetime
 
 from django.contrib.auth.decorators import login_required
@@ -106,6 +107,6 @@ def calendar(request: PageRequest) -> HttpResponse:
     pairs = request_pairs(request)
     query, _ = read_query([pair for pair in pairs if pair[0] != "year"])
     year = dict(pairs).get("year", "")
-    if year.isdecimal() and 0 < int(year) <= 9999:
+    if re.fullmatch(r"\d{1,4}", year) and int(year):
         query = query.between(f"{int(year):04}-01-01", f"{int(year):04}-12-31")
     return private(HttpResponseRedirect(explore_url(query)))

@@ -118,7 +118,8 @@ def path_between(request: PageRequest) -> HttpResponse:
     """A saved address of the path that was a page: the page of its first end shows it."""
     pairs = dict(request_pairs(request))
     begin = pairs.pop("from", "")
-    if not begin:
+    # A name that no path can hold has no page of its own.
+    if not begin.isprintable() or {"", ".", ".."} & set(begin.split("/")):
         return private(HttpResponseRedirect(reverse("graph:entities")))
     return private(HttpResponseRedirect(f"{reverse('graph:entity', args=[begin])}?{urlencode(pairs)}#path"))
 

@@ -138,6 +138,10 @@ class MemoryAdmin(ServiceAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
+    def has_removal_permission(self, request: HttpRequest) -> bool:
+        """For the action that deletes: the memory stays stored, so Django's own deletion is not offered."""
+        return request.user.has_perm("memories.delete_memory")
+
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return MemoryList
 
@@ -169,7 +173,7 @@ class MemoryAdmin(ServiceAdmin):
     def restore(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
         self._change_each(request, queryset, memory_restore, "Restored")
 
-    @admin.action(description="Delete the chosen memories (they can be restored)", permissions=["change"])
+    @admin.action(description="Delete the chosen memories (they can be restored)", permissions=["removal"])
     def delete(self, request: HttpRequest, queryset: QuerySet[Memory]) -> None:
         self._change_each(request, queryset, memory_delete, "Deleted")
 

@@ -21,6 +21,10 @@ from django.test import Client
             id="path between two entities",
         ),
         pytest.param("/graph/path/", "/graph/", id="path without ends"),
+        pytest.param("/graph/path/?from=a%0Ab", "/graph/", id="path from a name of two lines"),
+        pytest.param("/graph/path/?from=..", "/graph/", id="path from dots"),
+        pytest.param(f"/explore/calendar/?year={'9' * 4_400}", "/explore/", id="calendar of a year of many digits"),
+        pytest.param("/explore/calendar/?year=0", "/explore/", id="calendar of the year 0"),
     ],
 )
 def test_saved_address_leads_on(old, new):

@@ -144,7 +144,7 @@ def document(doc: int, terms: str) -> tantivy.Document:
     for lexeme, places in _LEXEME.findall(terms):
         if "''" in lexeme or "\\" in lexeme:
             lexeme = lexeme.replace("''", "'").replace("\\\\", "\\")
-        for written in places.split(",") if "," in places else (places,):
+        for written in places.split(","):
             position, field = _place(written)
             fields[field].append((position, lexeme))
     for placed in fields:
