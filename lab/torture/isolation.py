@@ -234,7 +234,7 @@ class Asker:
             f"/graph/entity/tool:{name}/",
             f"/graph/concept/{name}/",
             f"/graph/relationship/{self.number(watcher)}/",
-            f"/graph/path/?from=tool:kettle&to={name}&together=1",
+            f"/graph/entity/tool:kettle/?to={name}&together=1",
             "/settings/keys/",
         ]
         if "curate" in watcher.scopes:

@@ -322,3 +322,14 @@ def test_wrong_setting_stops_the_start(tmp_path, changes, said):
     good = {"OIDC_ISSUER": "https://login.example", "OIDC_CLIENT_ID": CLIENT, "OIDC_CLIENT_SECRET": SECRET}
     with pytest.raises(AssertionError, match=said):
         command(tmp_path, "check", **{**good, **changes})
+
+
+def test_only_way_in_stays_linked(server, sign_in):
+    browser, _ = sign_in(sub="24", preferred_username="dora", groups=["wardens"])
+    page = browser.get(ACCOUNT).text
+    assert "It is your only way in" in page
+    assert "/unlink/" not in page
+    number = query(server.home, "SELECT id FROM socialaccount_socialaccount WHERE uid = '24'")
+    answer = browser.post(f"/settings/account/links/{number}/unlink/", data={"csrfmiddlewaretoken": token_of(page)})
+    assert "is your only way in: it stays linked." in answer.text
+    assert roles(server, "dora") == ("writer", 1)

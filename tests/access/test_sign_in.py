@@ -269,3 +269,10 @@ def test_guesses_at_the_present_password_are_counted(client):
     for _ in range(PER_ACCOUNT):
         client.post(ACCOUNT, new_password("a guess"))
     assert "Too many wrong passwords" in html_of(client.post(ACCOUNT, new_password("the one before")))
+
+
+def test_looking_at_a_link_without_opening_it_uses_nothing_up(client, owner):
+    token = sign_in_token_issue(user=owner)
+    assert client.head(SIGN_IN, {"token": token}).status_code == 200
+    assert signed_in(client) is None
+    assert client.get(SIGN_IN, {"token": token}).status_code == 302

@@ -345,3 +345,8 @@ def test_documentation_is_a_page_of_local_files(client):
     assert "https://" not in page.text
     assert "swagger-ui-bundle" in page.text
     assert 'aria-label="Mnemoscope, home"' in page.text
+
+
+def test_body_in_chunks_is_refused(caller):
+    response = caller.post("/api/memories", headers={"Transfer-Encoding": "chunked"}, CONTENT_LENGTH="")
+    refused(response, 411, "length_required")

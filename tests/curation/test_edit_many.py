@@ -213,3 +213,10 @@ def test_api_edits_memories_by_number(corpus, tea_curator):
     assert state("t1") == "archived"
     refused = caller.send("post", "/api/curation/retag", {"add_tags": ["x"], "dry_run": True})
     assert "choose the memories either by a query or by their ids" in refused.json()["detail"]
+
+
+def test_undo_returns_to_pages_of_this_site_only(corpus):
+    client = signed_in(tea="curator")
+    response = client.post("/curate/undo/1/", {"next": "https://example.org/"})
+    assert response.status_code in (302, 404)
+    assert "example.org" not in response.headers.get("Location", "")

@@ -154,3 +154,9 @@ def test_slice_without_a_filter_that_is_not_understood_is_not_saved_over_a_view(
     assert ">Save</button>" not in ignored
     assert "Save as" not in ignored
     assert "Discard" in ignored
+
+
+@pytest.mark.parametrize("address", ["explore", "nowhere", "admin:index", "//other.example/", ""])
+def test_after_a_pin_the_reader_is_back_on_a_page_of_this_site(reader, view, address):
+    reply = reader.post(f"/views/{view.pk}/mark/", {"pinned": "1", "next": address})
+    assert (reply.status_code, reply["Location"]) == (302, address if address in {"explore", "nowhere"} else "/views/")

@@ -2,6 +2,9 @@
 
 import itertools
 import logging
+import os
+import signal
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 from django.core.management import call_command
@@ -16,12 +19,14 @@ from tests.killed import run_until
 from tests.search.indexed import assert_true_to_the_database, change_much
 from text.analysis import index_terms, to_tsvector
 from text.query_syntax import parse_text
+from transfer import analysers
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 # The first records are of the vocabulary.
 MEMORIES = 16
 FIRST, REST = RECORDS[:12], RECORDS[12:]
+IMPORT_STEPS = ["block stored", "records written"]
 STEPS = ["documents added", "words committed", "segment written", "manifest written", "changes deleted"]
 
 
@@ -40,6 +45,35 @@ def test_an_import_is_one_row_of_the_outbox(tantivy, tmp_path):
     assert compare().waiting == MEMORIES
     assert follower.catch_up() >= MEMORIES
     assert_true_to_the_database()
+
+
+@pytest.mark.parametrize("step", IMPORT_STEPS)
+def test_an_import_killed_before_its_commit_leaves_nothing_and_can_be_repeated(tantivy, tmp_path, step):
+    bring_in(tmp_path, FIRST)
+    follower.catch_up()
+    before = Memory.objects.count()
+    assert run_until(step, bring_in, tmp_path, REST)
+    assert Memory.objects.count() == before
+    follower.catch_up()
+    assert_true_to_the_database()
+    bring_in(tmp_path, REST)
+    follower.catch_up()
+    assert_true_to_the_database()
+    assert Memory.objects.count() == MEMORIES
+
+
+def test_an_import_whose_analysing_process_is_killed_fails_as_a_whole(tantivy, tmp_path, monkeypatch):
+    monkeypatch.setattr(analysers, "_WORTH_A_PROCESS", 1)
+    monkeypatch.setattr(analysers, "memories_terms", _end_of_the_process)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    with pytest.raises(BrokenProcessPool):
+        bring_in(tmp_path)
+    assert not Memory.objects.exists()
+    assert not OutboxEntry.objects.exists()
+
+
+def _end_of_the_process(_):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("step", STEPS)
