@@ -14,8 +14,10 @@ OWN = (
     "address*",
     "backup-failed",
     "backups",
-    "lab",
+    "bench",  # of earlier versions, as is the next
+    "evaluation",
     "index",
+    "lab",
     "metrics",
     "postgres.*",
     "queries.lock",

@@ -12,6 +12,8 @@ from memories.embedding.progress import memory_progress
 from search.baseline_counts import corpus_counts
 from search.engines import select_engine
 from search.engines.index.engine import IndexEngine
+from search.query import SearchQuery
+from search.run import run
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +28,11 @@ def warm() -> None:
         engine.warm_up()
     corpus_counts(engine, viewer)
     memory_progress(data_revision())
+
+
+def answer_once() -> None:
+    """Answer the first page once, which loads its code and data; Postgres answers if the index cannot."""
+    run(SearchQuery(include_facets=True), command_viewer())
 
 
 def warm_in_background() -> None:

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from django.template import engines
-from jinja2.meta import find_referenced_templates
+from jinja2 import nodes
+from jinja2.meta import find_referenced_templates, find_undeclared_variables
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 FILES = sorted(TEMPLATES.rglob("*.html"))
@@ -55,3 +56,23 @@ def test_every_template_of_a_page_compiles_and_includes_what_exists():
         environment.get_template(name)
         for other in find_referenced_templates(environment.parse(path.read_text())):
             assert (TEMPLATES / str(other)).is_file(), (name, other)
+
+
+def test_a_block_that_is_rendered_alone_needs_nothing_from_the_top_of_its_template():
+    """HTMX swaps single blocks; macros and values outside of them are there for whole pages only."""
+    environment, missing = engines["jinja2"].env, {}
+    for path in FILES:
+        if "django" in path.parts:
+            continue
+        tree = environment.parse(path.read_text())
+        top = {node.name for node in tree.body if isinstance(node, nodes.Macro)}
+        top |= {node.target.name for node in tree.body if isinstance(node, nodes.Assign)}
+        for node in tree.body:
+            if isinstance(node, nodes.FromImport):
+                top |= {name if isinstance(name, str) else name[1] for name in node.names}
+        for block in tree.find_all(nodes.Block):
+            body = nodes.Template(block.body)
+            body.set_environment(environment)
+            if block.name not in {"title", "body", "main"} and (used := find_undeclared_variables(body) & top):
+                missing[f"{path.relative_to(TEMPLATES)}: {block.name}"] = used
+    assert missing == {}

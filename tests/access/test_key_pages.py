@@ -133,3 +133,18 @@ def test_revoked_key_opens_nothing_and_is_not_drawn_anew(owner, projects):
 
 def test_stranger_is_sent_to_sign_in(projects):
     assert Client().get(KEYS).headers["Location"] == f"/sign-in/?next={KEYS}"
+
+
+def test_members_who_administer_nothing_are_told_whom_to_ask(projects):
+    user = User.objects.create_user("reader")
+    Membership.objects.create(user=user, project=projects["alpha"], role=Membership.Role.CURATOR)
+    client = Client()
+    client.force_login(user)
+    key_for("ours", projects["alpha"])
+    page, refused = client.get(KEYS), client.post(KEYS, asked(projects=[projects["alpha"].pk]))
+    assert (page.status_code, refused.status_code) == (200, 403)
+    for response in (page, refused):
+        assert "ask one of them" in html_of(response)
+        assert "Create the key" not in html_of(response)
+        assert "ours" not in html_of(response)
+    assert ApiKey.objects.count() == 1

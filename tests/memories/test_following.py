@@ -398,3 +398,16 @@ def test_old_readings_that_only_changed_memories_are_forgotten_and_their_history
     run("--undo", str(ImportBatch.objects.first().pk))
     sencha.refresh_from_db()
     assert sencha.content.endswith("Ground.")
+
+
+def test_conflict_stays_open_if_the_record_of_the_source_is_refused(notes):
+    source = follow(notes)
+    memory = edited("Sencha")
+    write(notes / "sencha.md", "# Sencha\n\nTheirs.")
+    read(notes)
+    conflict = SourceConflict.objects.get()
+    conflict.record["data"]["importance"] = 17
+    conflict.save()
+    with pytest.raises(ImportFailedError, match=r"cannot be taken: importance: "):
+        conflict_settle(source_id=source.pk, memory_id=memory.pk, take=True, viewer=EVERYTHING)
+    assert SourceConflict.objects.exists()

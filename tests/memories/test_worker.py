@@ -9,6 +9,7 @@ import time
 from io import StringIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
@@ -381,3 +382,14 @@ def test_worker_follows_until_it_is_told_to_stop(tmp_path):
         worker.kill()
         worker.wait()
     assert (worker.returncode, told) == (0, "Embedded 2 memories in 2 chunks.\n")
+
+
+@pytest.mark.parametrize("broken", [pytest.param(np.nan, id="not a number"), pytest.param(np.inf, id="infinite")])
+def test_what_is_no_vector_is_not_stored(broken):
+    class Broken(HashedWords):
+        def encode(self, texts):
+            return np.full((len(texts), 384), broken, dtype=np.float32)
+
+    store("Whatever.")
+    assert embed_all(**loading(Broken())).progress.memories == 0
+    assert Chunk.objects.count() == 0

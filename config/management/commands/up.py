@@ -35,7 +35,7 @@ from search.engines.index import follower as indexer
 from search.engines.index import store
 from search.engines.index.follower import follower_process, wait_until_readable
 from search.engines.index.outbox import backlog
-from search.warmup import warm
+from search.warmup import answer_once
 from transfer.follow.process import follower_started
 from transfer.jobs import SAMPLE
 from web.command_line import documentation, local_command
@@ -258,7 +258,7 @@ def warm_up() -> None:
     """Load the code and data of the first page before it is requested."""
     with contextlib.suppress(DatabaseError):
         get_resolver().url_patterns  # noqa: B018 - reading them imports every view
-        warm()
+        answer_once()
 
 
 def drop_unread_index() -> None:
