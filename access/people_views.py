@@ -136,4 +136,5 @@ def _projects(rights: KeyRights) -> QuerySet[Project]:
 
 
 def _role_form(rights: KeyRights, data: QueryDict | None = None) -> RoleForm:
-    return RoleForm(data, people=rights.people(), projects=_projects(rights))
+    # Two forms on the page have a field of this name.
+    return RoleForm(data, people=rights.people(), projects=_projects(rights), auto_id="give_%s")

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from types import MethodType
 
 # Set before the real settings are read. A server that somebody runs from var/ is left alone.
 TEST_HOME = Path(__file__).resolve().parent.parent / "var" / "test"
@@ -48,8 +49,16 @@ SEARCH_ENGINE = "postgres"
 # Small, deterministic and loaded at once; tests of a real model name it.
 EMBEDDING_MODEL = "hashed-words"
 
-# A misspelt name in a template of a page is an error.
-TEMPLATES[0]["OPTIONS"]["undefined"] = StrictUndefined  # noqa: F405
+
+def _refuse_methods(value):
+    """In a template of a page, a method that is not called would be shown as an object of Python."""
+    if isinstance(value, MethodType):
+        raise TypeError(f"{value.__qualname__} is not called")
+    return value
+
+
+# A misspelt name in a template of a page is an error, and so is a method without its call.
+TEMPLATES[0]["OPTIONS"] |= {"undefined": StrictUndefined, "finalize": _refuse_methods}  # noqa: F405
 
 # Tests may lose their data in a crash of the machine; they need not wait for the disk.
 DATABASES = {"default": database_settings(TEST_HOME, durable=False)}

@@ -288,7 +288,8 @@ def _bars(query: SearchQuery, histogram: Histogram, split: HistogramSplit | None
     columns: list[tuple[int, ...]] = list(zip(*rows, strict=True)) or [()] * len(histogram.bars)
     return tuple(
         PlotBar(
-            id=f"bar-{bar.first[:16]}",
+            # With the offset: an hour may occur twice.
+            id=f"bar-{bar.first}",
             url=explore_url(query.between(bar.first, bar.last)),
             name=_bar_name(bar, at_least=histogram.at_least) + _parts_name(labels, parts),
             label=bar.label,
