@@ -226,3 +226,20 @@ def test_program_that_repeats_a_wrong_key_guesses_nothing_and_costs_no_query(cli
 )
 def test_attempts_are_counted_by_what_one_customer_has(address, counted):
     assert sender(address) == counted
+
+
+def test_revoke_command_takes_a_name_a_prefix_or_the_key(capsys):
+    for name in ("by-name", "by-prefix", "by-key"):
+        new = make_key(name=name, scopes=["read"], every_project=True, viewer=command_viewer())
+        argument = {"by-name": name, "by-prefix": new.key.prefix, "by-key": new.raw}[name]
+        assert name in command(capsys, "revoke_api_key", argument)
+    assert not live_keys().exists()
+
+
+def test_revoke_command_asks_which_of_two_of_a_name(new_key):
+    other = make_key(name="agent", scopes=["read"], every_project=True, viewer=command_viewer())
+    with pytest.raises(CommandError, match="2 keys are named 'agent'") as refused:
+        call_command("revoke_api_key", "agent")
+    assert new_key.key.prefix in str(refused.value)
+    assert other.key.prefix in str(refused.value)
+    assert live_keys().count() == 2

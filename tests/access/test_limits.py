@@ -1,8 +1,10 @@
 """The request limits of keys, also after a rotation."""
 
 from datetime import timedelta
+from io import StringIO
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
@@ -81,3 +83,14 @@ def test_key_that_has_ended_is_not_drawn_anew():
     revoke_key(key=old.key, viewer=command_viewer())
     with pytest.raises(KeyRefusedError, match="is no longer active"):
         rotate_key(key=old.key, viewer=command_viewer(), grace=timedelta())
+
+
+def test_command_prints_the_new_key_once():
+    old = make(name="claude")
+    out = StringIO()
+    call_command("rotate_api_key", "claude", "--grace", "0", "-v", "0", stdout=out)
+    assert find_key(out.getvalue().strip()).name == "claude"
+    with pytest.raises(KeyRefusedError, match="expired"):
+        find_key(old.raw)
+    with pytest.raises(CommandError, match="is not a time span"):
+        call_command("rotate_api_key", "claude", "--grace", "soon")

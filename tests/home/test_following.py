@@ -328,3 +328,15 @@ def test_only_known_places_are_looked_at_before_they_are_followed(owner, monkeyp
     monkeypatch.setattr("transfer.follow.sources.importer_for", lambda path: pytest.fail(f"{path} was read"))
     page = owner.post("/imports/start/", {"path": [path], "follow": "1"}, follow=True)
     assert "is not among the known places of this machine" in html_of(page)
+
+
+def test_folders_that_are_not_read_are_not_watched(again, notes, tmp_path):
+    (tmp_path / "other").mkdir()
+    (notes / "linked").symlink_to(tmp_path / "other", target_is_directory=True)
+    (notes / "node_modules" / "package").mkdir(parents=True)
+    assert again() == 1
+    while again():
+        pass
+    (tmp_path / "other" / "note.md").write_text("# Of others")
+    (notes / "node_modules" / "package" / "readme.md").write_text("# Of a package")
+    assert again() == 0

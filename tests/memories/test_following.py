@@ -411,3 +411,22 @@ def test_conflict_stays_open_if_the_record_of_the_source_is_refused(notes):
     with pytest.raises(ImportFailedError, match=r"cannot be taken: importance: "):
         conflict_settle(source_id=source.pk, memory_id=memory.pk, take=True, viewer=EVERYTHING)
     assert SourceConflict.objects.exists()
+
+
+def test_change_of_the_source_while_a_conflict_is_decided_is_a_conflict_again(notes, monkeypatch):
+    source = follow(notes)
+    memory = edited("Sencha")
+    write(notes / "sencha.md", "# Sencha\n\nTheirs.")
+    read(notes)
+    import_path = services.import_path
+
+    def later(**arguments):
+        write(notes / "sencha.md", "# Sencha\n\nTheirs again.")
+        assert read(notes) == (0, 0, 0, 1)
+        return import_path(**arguments)
+
+    monkeypatch.setattr(services, "import_path", later)
+    conflict_settle(source_id=source.pk, memory_id=memory.pk, take=True, viewer=EVERYTHING)
+    memory.refresh_from_db()
+    assert memory.content == "# Sencha\n\nTheirs."
+    assert SourceConflict.objects.get().record["data"]["content"] == "# Sencha\n\nTheirs again."

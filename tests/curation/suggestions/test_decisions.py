@@ -15,6 +15,7 @@ from curation.suggestions.generate import suggest
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
+from curation.suggestions.queries import with_names
 from curation.suggestions.services import (
     CountChangedError,
     SuggestionNotFoundError,
@@ -294,3 +295,26 @@ def test_of_pairs_that_contradict_each_other_many_accept_only_the_surest(db):
     assert Memory.objects.filter(tags__contains=["hill"]).count() == 4
     assert Memory.objects.filter(tags__contains=["hall"]).count() == 4
     suggestion_reject(suggestion_id=unsure.pk, viewer=EVERYTHING)
+
+
+def test_the_tag_that_more_memories_have_remains_as_far_as_the_viewer_sees_them(db):
+    for project, tag, times in (("mill", "ovens", 2), ("mill", "oven", 1), ("garden", "oven", 3)):
+        for n in range(times):
+            remember(project, f"{tag} {n}", f"{project} {n}", tags=[tag])
+    made(Kind.TAG_DUPLICATE)
+    row = Suggestion.objects.get()
+
+    def shown(viewer):
+        (one,) = with_names([row], viewer)
+        return one.subject.name, one.target.name
+
+    miller = member_of("mill")
+    assert (shown(EVERYTHING), shown(miller)) == (("ovens", "oven"), ("oven", "ovens"))
+    # A page has shown this direction, and it holds, whatever is stored meanwhile.
+    done = suggestion_accept(suggestion_id=row.pk, viewer=miller, turned=True)
+    assert done.applied["turned"] is True
+    tags = Memory.objects.filter(project__slug="mill").values_list("tags", flat=True)
+    assert [list(one) for one in tags] == [["ovens"]] * 3
+    suggestion_undo(suggestion_id=row.pk, viewer=EVERYTHING)
+    suggestion_accept(suggestion_id=row.pk, viewer=EVERYTHING, swap=True)
+    assert not Memory.objects.filter(tags__contains=["oven"]).exists()
