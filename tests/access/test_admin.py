@@ -71,3 +71,13 @@ def test_audit_trail_links_to_what_it_is_about(curator):
     project = Project.objects.create(slug="alpha", name="Alpha")
     AuditEvent.objects.create(door="api", verb="update", subject_type="project", subject_id=project.pk)
     assert f"/admin/memories/project/{project.pk}/change/" in curator.get("/admin/access/auditevent/").text
+
+
+def test_second_membership_of_a_person_in_a_project_is_an_error_of_the_form(curator):
+    ada = User.objects.create_user("ada")
+    project = Project.objects.create(slug="alpha", name="Alpha")
+    Membership.objects.create(user=ada, project=project)
+    form = {"user": ada.pk, "project": project.pk, "role": "admin"}
+    response = curator.post("/admin/access/membership/add/", form)
+    assert "already exists" in str(response.context["adminform"].form.errors)
+    assert Membership.objects.get().role == "reader"

@@ -94,3 +94,21 @@ def test_command_prints_the_new_key_once():
         find_key(old.raw)
     with pytest.raises(CommandError, match="is not a time span"):
         call_command("rotate_api_key", "claude", "--grace", "soon")
+
+
+def test_command_sets_the_limit_of_a_key():
+    out = StringIO()
+    call_command("create_api_key", "slow", "--per-minute", "5", "-v", "0", stdout=out, stderr=StringIO())
+    assert find_key(out.getvalue().strip()).requests_per_minute == 5
+    with pytest.raises(CommandError, match="from 1 to"):
+        call_command("create_api_key", "slow", "--per-minute", "0")
+
+
+def test_every_key_has_its_own_bucket():
+    buckets = Buckets()
+    assert [buckets.take(key, 1, now=5.0).wait for key in (1, 2, 1)] == [0, 0, pytest.approx(60)]
+
+
+def test_the_seconds_until_a_bucket_is_full_are_not_rounded_up_by_the_clock():
+    # 1.2 + 1.0 − 1.2 is a little more than 1.0 in floating point.
+    assert Buckets().take(1, 60, now=1.2).reset == 1

@@ -279,3 +279,22 @@ def test_admin_invites_to_their_projects_alone_and_sees_no_other_invitations(adm
     assert "to both" not in html_of(client.get(PEOPLE))
     assert client.post(f"/people/invitations/{Invitation.objects.get().pk}/withdraw/").status_code == 404
     assert Invitation.objects.get().revoked_at is None
+
+
+def test_somebody_with_an_account_joins_and_keeps_a_higher_role(admin, person, projects, root):
+    ben = person("ben", alpha=Role.CURATOR)
+    client = signed_in(ben)
+    link = invited(signed_in(root), *projects.values())
+    assert "Join as ben" in html_of(client.get(link))
+    assert "/sign-in/?next=/join/" in html_of(Client().get(link))
+    assert client.post(link)["Location"] == "/explore/"
+    assert dict(ben.memberships.values_list("project__slug", "role")) == {"alpha": "curator", "beta": "writer"}
+
+
+def test_weak_password_and_taken_name_are_errors_of_the_form(admin, projects):
+    link = invited(signed_in(admin), projects["alpha"])
+    response = Client().post(link, {"username": "ADA", "password1": "123", "password2": "123"})
+    assert response.status_code == 422
+    assert "already exists" in html_of(response)
+    assert "too short" in html_of(response)
+    assert Invitation.objects.get().used_at is None

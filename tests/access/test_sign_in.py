@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -276,3 +276,27 @@ def test_looking_at_a_link_without_opening_it_uses_nothing_up(client, owner):
     assert client.head(SIGN_IN, {"token": token}).status_code == 200
     assert signed_in(client) is None
     assert client.get(SIGN_IN, {"token": token}).status_code == 302
+
+
+def test_account_without_a_password_is_told_who_can_set_one(client, owner):
+    client.force_login(owner)
+    page = html_of(client.get(ACCOUNT))
+    assert "changepassword owner" in page
+    assert "old_password" not in page
+    assert client.post(ACCOUNT, new_password("")).status_code == 200
+    owner.refresh_from_db()
+    assert not owner.has_usable_password()
+
+
+def test_sign_in_link_command_names_what_is_missing(owner):
+    with pytest.raises(CommandError, match="no active user 'nobody'"):
+        call_command("sign_in_link", user="nobody")
+    User.objects.all().delete()
+    with pytest.raises(CommandError, match="createsuperuser"):
+        call_command("sign_in_link")
+
+
+def test_spent_link_does_no_harm_to_somebody_who_is_signed_in(client, owner):
+    token = sign_in_token_issue(user=owner)
+    client.get(SIGN_IN, {"token": token})
+    assert client.get(SIGN_IN, {"token": token})["Location"] == "/"

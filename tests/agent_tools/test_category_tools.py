@@ -8,7 +8,10 @@ from access.models import ApiKey
 from access.viewer import command_viewer, viewer_of_key
 from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
+from memories.records import MemoryRecord
+from memories.services import memory_create
 from tests.agent_tools.conftest import key_for
+from text.tokens import estimated_tokens
 
 pytestmark = pytest.mark.django_db
 
@@ -93,3 +96,21 @@ def test_other_projects_are_not_there(ids):
     assert [row["path"] for row in ask("list_categories", viewer, filter="dock")["categories"]] == []
     with pytest.raises(ToolRefusedError, match=r"^Category not found: dock\. Try"):
         ask("category_search", viewer, category="dock")
+
+
+def test_budget_keeps_memories_before_concepts_before_chunks(ids):
+    for n in range(60):
+        record = MemoryRecord(
+            content=f"Rope number {n} is kept in the loft.", categories=["Loft"], concepts=[f"knot {n}"], project="boat"
+        )
+        memory_create(record=record, viewer=command_viewer())
+    text = call(TOOL["category_search"], {"category": "loft", "limit": 100, "max_tokens": 800}, command_viewer())
+    assert estimated_tokens(text) <= 800
+    assert "60 of 60 concepts" in text
+    assert text.startswith("category:")
+    assert "of 60 documents" in text.split("left_out")[1].splitlines()[0]
+
+
+def test_limit_out_of_bounds_is_told(ids):
+    reply = ask("category_search", category="kitchen", limit=500)
+    assert reply["warnings"][:1] == ["limit 500 is out of bounds: 100 is used (1 to 100)."]

@@ -226,3 +226,80 @@ def test_pair_of_chatgpt_answers_as_it_expects(shared_ids, site):
     assert fetched["text"].startswith("The crane brake slips when wet")
     assert fetched["metadata"]["project"] == "boat"
     assert missing.is_error
+
+
+def test_change_of_another_version_than_that_read_is_refused(ids):
+    (read,) = ask("get_observations", ids=[ids["b1"]])["memories"]
+    mine = toon_format.decode(told("update_memory", id=ids["b1"], add_tags=["mine"], if_match=read["version"]))
+    said = refused("update_memory", id=ids["b1"], content="Other.", if_match=read["version"])
+    assert said == (
+        f"#{ids['b1']} was changed since you read it; nothing was written. Read it again with"
+        f" get_observations(ids=[{ids['b1']}]), put your change to what is there now, and send if_match="
+        f"{mine['version']}."
+    )
+    theirs = toon_format.decode(told("update_memory", id=ids["b1"], remove_tags=["crane"], add_tags="theirs"))
+    (now,) = ask("get_observations", ids=[ids["b1"]])["memories"]
+    assert {"mine", "theirs"} <= set(now["tags"])
+    assert "crane" not in now["tags"]
+    assert now["version"] == theirs["version"] != mine["version"]
+    assert "was changed since" in refused("restore", id=ids["b1"], if_match=read["version"])
+    assert told("update_memory", id=ids["b1"], add_tags=["mine"], if_match="")
+
+
+def test_memory_of_an_external_id_is_stored_once_and_then_replaced(ids):
+    named = {"project": "boat", "external_id": "log-1"}
+    first = toon_format.decode(told("store_memory", content="Fuel: 40 l.", tags=["fuel"], **named))
+    again = toon_format.decode(told("store_memory", content="Fuel: 35 l.", tags=["fuel"], **named))
+    assert (first["done"], again["done"]) == ("stored", "replaced the memory with this external_id")
+    assert (again["id"], Memory.objects.get(pk=first["id"]).content) == (first["id"], "Fuel: 35 l.")
+    assert "was changed since" in refused("store_memory", content="x", if_match=first["version"], **named)
+    assert told("store_memory", content="Fuel: 30 l.", if_match=again["version"], **named)
+    other = {"project": "boat", "external_id": "log-2"}
+    assert "Leave out if_match" in refused("store_memory", content="x", if_match="0" * 20, **other)
+    assert "if_match: goes with external_id" in refused("store_memory", content="x", if_match="0" * 20)
+
+
+def test_reply_names_the_memories_that_are_superseded_and_what_replaced_them_before(ids):
+    old, content = f"#{ids['b1']}", "The crane brake holds since it was relined."
+    first = toon_format.decode(told("store_memory", content=content, project="boat", supersedes=[old]))
+    assert first["supersedes"] == [f"{old} Crane brake slips"]
+    second = toon_format.decode(told("store_memory", content="No crane any more.", project="boat", supersedes=[old]))
+    assert second["supersedes"] == [f"{old} Crane brake slips (until now superseded by #{first['id']})"]
+    third = toon_format.decode(told("update_memory", id=first["id"], supersedes=[old]))
+    assert third["supersedes"] == [f"{old} Crane brake slips (until now superseded by #{second['id']})"]
+    fourth = toon_format.decode(told("relate", id=second["id"], target=ids["b1"], rel="supersedes"))
+    assert fourth["supersedes"] == [f"{old} Crane brake slips (until now superseded by #{first['id']})"]
+
+
+def test_reply_names_what_superseded_the_same_memory_before_and_is_still_active(ids):
+    def store(content, *names):
+        told_of = told("store_memory", content=content, project="boat", supersedes=list(names))
+        return toon_format.decode(told_of)
+
+    old = f"#{ids['b1']}"
+    first = store("The brake holds.", old)
+    assert "also_active" not in first
+    second = store("The brake was replaced.", old)
+    call_of_second = f'relate(id={second["id"]}, target={first["id"]}, rel="supersedes")'
+    assert second["also_active"] == [
+        f"#{first['id']} The brake holds. superseded the same memory and is still active; if this replaces it too:"
+        f" {call_of_second}"
+    ]
+    third = store("The crane was sold.", old)
+    assert [line.split()[0] for line in third["also_active"]] == [f"#{first['id']}", f"#{second['id']}"]
+    related = toon_format.decode(told("relate", id=third["id"], target=second["id"], rel="supersedes"))
+    assert [line.split()[0] for line in related["also_active"]] == [f"#{first['id']}"]
+    fourth = store("There is a new crane.", f"#{first['id']}", f"#{third['id']}")
+    assert "also_active" not in fourth
+
+
+def test_superseded_memory_is_restored_only_when_it_is_asked_for(ids):
+    new = toon_format.decode(told("store_memory", content="It holds.", project="boat", supersedes=[f"#{ids['b1']}"]))
+    said = refused("restore", id=ids["b1"])
+    assert said == (
+        f"#{ids['b1']} was superseded by #{new['id']}, 'It holds.', and stays so. Work with #{new['id']}. If the user"
+        f" wants #{ids['b1']} back all the same, call restore again with despite_successor=true."
+    )
+    event = ask("history", id=ids["b1"])["events"][-1]["event"]
+    assert "was superseded by" in refused("restore", id=ids["b1"], event=event)
+    assert toon_format.decode(told("restore", id=ids["b1"], despite_successor=True))["state"] == "active"

@@ -278,3 +278,27 @@ def test_other_pages_are_refused_without_headers_for_them(shared_ids, site, sett
         assert "Access-Control-Allow-Origin" not in preflight.headers
     refused = post(site, key_for(), SEARCH, Origin=origin)
     assert (refused.status_code, "Access-Control-Allow-Origin" in refused.headers) == (403, False)
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", "2026-07-28"])
+def test_batch_is_refused_by_later_revisions(shared_ids, site, version):
+    response = post(site, key_for(), [message(1, "ping")], version)
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["code"] == -32600
+    assert error["message"] == f"The protocol of {version} has no batches. Send each message in a request of its own."
+
+
+def test_data_that_cannot_be_sent_are_replaced_and_what_is_empty_is_left_out():
+    sent = _result("x\ud800", {"a": "x\ud800", "b": None, "c": [{"d": None, "e": ("f",)}], "g": ""})
+    assert sent.structured_content == {"a": "x?", "c": [{"e": ["f"]}], "g": ""}
+    assert sent.content[0].text == "x?"
+
+
+def test_wrong_messages_of_a_batch_are_refused_one_by_one(shared_ids, site):
+    first = message(5, "initialize", {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {}})
+    batch = [7, [], {"id": 3}, first, message(4, "ping")]
+    replies = post(site, key_for(), batch, "2025-03-26").json()
+    assert [reply["id"] for reply in replies] == [None, None, 3, 5, 4]
+    assert [reply.get("error", {}).get("code") for reply in replies] == [*[-32600] * 4, None]
+    assert "cannot initialize" in replies[3]["error"]["message"]

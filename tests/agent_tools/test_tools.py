@@ -303,3 +303,17 @@ def test_empty_argument_is_as_if_it_were_not_given(ids, name, empty):
     if name == "session_context":
         left_out = {"project": empty, "budget": empty}
     assert unnamed(told(name, **arguments, **left_out)) == unnamed(told(name, **arguments))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        pytest.param("search", {"limit": 2.5}, id="a fraction"),
+        pytest.param("search", {"max_tokens": "many"}, id="words"),
+        pytest.param("get_observations", {"ids": ["b1"], "limit": -1.0}, id="too few"),
+        pytest.param("get_observations", {"ids": [1.5]}, id="an id with a fraction"),
+        pytest.param("views", {"format": "xml"}, id="another format"),
+    ],
+)
+def test_argument_that_is_neither_empty_nor_right_is_refused(ids, name, arguments):
+    assert re.match(r"(limit|max_tokens|format|ids|page_size)", refused(name, **with_numbers(ids, arguments)))

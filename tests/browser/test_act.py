@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from memories.models import Memory
@@ -180,3 +181,13 @@ def test_memory_is_written_and_replaces_another_that_is_found_while_typing(open_
 
 
 # --- to the curation of a term ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_memory_is_archived_and_comes_back_by_undo(open_page, scripts):
+    page = open_page(f"/m/{number('t4')}/", java_script_enabled=scripts)
+    page.get_by_role("button", name="Archive").click()
+    assert Memory.objects.get(external_id="t4").state == "archived"
+    page.get_by_role("button", name="Undo").click()
+    assert Memory.objects.get(external_id="t4").state == "active"
+    assert total(page).count() == 0

@@ -397,3 +397,31 @@ def test_memory_text_runs_nothing(open_page, site):
     expect(page.locator(".memory h1")).to_have_text("<img src=x onerror=window.ran=1>")
     assert page.evaluate("window.ran") is None
     assert page.locator("main img").count() == 0
+
+
+def test_address_after_a_refused_parameter_is_that_of_the_results_shown(open_page):
+    page = open_page("/explore/?tag=tea")
+    with staying(page):
+        page.evaluate("document.getElementById('bucket').options[0].value = 'fortnight'")
+        page.get_by_role("checkbox", name=re.compile(r"^note, \d")).check()
+        expect(page.locator(".notice.error")).to_contain_text("bucket")
+        page.wait_for_url("**/explore/?type=note&tag=tea")
+    shown = total(page).inner_text()
+    page.reload()
+    expect(total(page)).to_have_text(shown)
+    open_page.complaints.clear()
+
+
+def test_row_is_held_where_the_sidebar_cannot_scroll(open_page):
+    page = open_page("/explore/", viewport={"width": 1280, "height": 1100})
+    box = page.locator("#facet-tag input[type=checkbox]").first
+    before = box.evaluate("(box) => box.getBoundingClientRect().top")
+    # The panel above it will be much shorter in the answer.
+    page.locator("#facet-project fieldset").evaluate("(e) => e.append(document.createElement('hr'))")
+    page.locator("#facet-project hr").evaluate("(e) => { e.style.height = '150px'; }")
+    moved = box.evaluate("(box) => box.getBoundingClientRect().top")
+    assert moved > before + 100
+    box.focus()
+    page.keyboard.press("Space")
+    expect(page.locator("#facet-project hr")).to_have_count(0)
+    assert box.evaluate("(box) => box.getBoundingClientRect().top") == pytest.approx(moved, abs=1)

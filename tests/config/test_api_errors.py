@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -10,8 +11,10 @@ from django.contrib.auth.models import User
 from django.core.exceptions import SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.test import Client
+from django.utils import timezone
 
 from access.keys import make_key
+from access.models import ApiKey
 from access.viewer import command_viewer
 from config.api import api
 
@@ -350,3 +353,27 @@ def test_documentation_is_a_page_of_local_files(client):
 def test_body_in_chunks_is_refused(caller):
     response = caller.post("/api/memories", headers={"Transfer-Encoding": "chunked"}, CONTENT_LENGTH="")
     refused(response, 411, "length_required")
+
+
+def test_body_over_the_limit_is_refused(caller, settings):
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1_000
+    body = json.dumps({"content": "x" * 2_000})
+    refused(caller.post("/api/memories", body, content_type="application/json"), 413, "too_large")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+def test_body_that_says_it_is_something_else_is_refused(caller, kind):
+    response = caller.post("/api/memories", b'{"content": "Tea."}', content_type=kind)
+    assert "application/json" in refused(response, 415, "unsupported_media_type")["suggestion"]
+
+
+def test_expired_and_revoked_keys_are_refused_by_prefix(caller, key):
+    ApiKey.objects.update(expires_at=timezone.now() - timedelta(days=1))
+    assert f"{key.key.prefix}… expired" in refused(caller.get("/api/search"), 401, "unauthorized")["detail"]
+    ApiKey.objects.update(revoked_at=timezone.now())
+    assert f"{key.key.prefix}… was revoked" in refused(caller.get("/api/search"), 401, "unauthorized")["detail"]
+
+
+def test_record_without_content_is_refused(caller):
+    body = refused(caller.post("/api/memories", {}, content_type="application/json"), 422, "invalid_request")
+    assert body["detail"] == "content: is missing"

@@ -110,3 +110,8 @@ def test_the_etag_of_a_compressed_memory_still_allows_to_change_it(caller, tea):
 def test_options_names_the_methods_of_an_address(client, path, allow):
     response = client.options(path)
     assert (response.status_code, response["Allow"], response.content) == (204, allow, b"")
+
+
+def test_another_method_is_refused_with_those_there_are(caller):
+    response = caller.put("/api/search")
+    assert (response.status_code, response["Allow"]) == (405, "GET")

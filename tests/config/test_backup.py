@@ -8,6 +8,7 @@ import threading
 import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -247,3 +248,29 @@ def test_a_database_that_goes_away_during_a_backup_is_told_as_such(tmp_path, mon
     with pytest.raises(BackupError, match="The database does not answer: the connection is lost\\. Nothing is left"):
         backup_create(tmp_path / "tea.backup")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_named_on_the_status_page(folder, settings, tmp_path):
+    (tmp_path / "file").touch()
+    settings.BACKUP_FOLDER = tmp_path / "file" / "backups"
+    with pytest.raises(BackupError, match="Set BACKUP_FOLDER"):
+        backup_schedule.backup_now()
+    assert "Set BACKUP_FOLDER." in _last_backup(datetime.now(UTC)).words
+
+
+def test_an_old_backup_that_cannot_be_removed_does_not_keep_the_others(folder, settings, monkeypatch):
+    folder.mkdir()
+    for day in (1, 2, 3, 4):
+        (folder / f"mnemoscope-2020010{day}-000000.backup").touch()
+    unlink = Path.unlink
+
+    def refused(path, **kwargs):
+        if path.name == "mnemoscope-20200101-000000.backup":
+            raise PermissionError(13, "Permission denied")
+        unlink(path, **kwargs)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    backup_schedule.backup_now()
+    assert len(backup_schedule.backups_in(folder)) == settings.BACKUP_KEEP + 1
+    words = _last_backup(datetime.now(UTC)).words
+    assert words.endswith("complete, but mnemoscope-20200101-000000.backup cannot be removed: Permission denied.")

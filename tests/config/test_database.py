@@ -17,6 +17,7 @@ from django.core.exceptions import ImproperlyConfigured
 from config.database import database_settings
 from config.embedded import server as embedded
 from config.embedded.server import EmbeddedPostgresError, EmbeddedServer, configuration, programs
+from memories import checks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -541,3 +542,49 @@ def test_postgres_that_cannot_serve_is_refused_with_what_it_lacks(installed, dat
     with pytest.raises(EmbeddedPostgresError, match=f"POSTGRES_BIN={folder} cannot serve the data: .*{words}"):
         EmbeddedServer(data).ensure()
     assert not data.exists()
+
+
+def test_both_checks_of_a_server_ask_for_the_same_versions():
+    assert (embedded.LEAST_SERVER, embedded.LEAST_VECTOR) == (checks.MIN_SERVER, checks.MIN_VECTOR)
+
+
+def test_callbacks_run_once_before_the_server_stops(server, data):
+    seen = []
+    server.ensure()
+
+    def look():
+        seen.append(bool(working_in(data)))
+
+    server.before_stop(look)
+    server.before_stop(look)
+    server.leave()
+    assert seen == [True]
+
+
+def test_data_is_served_by_a_found_postgres_of_its_version_else_by_the_newest(installed):
+    folders = {version: installed(f"debian-{version}", version) for version in ("9.6", "16.4", "17.10", "17.9", "18.1")}
+    assert [programs(major) for major in ("", "16", "17", "9", "15")] == [
+        folders[version] for version in ("18.1", "16.4", "17.10", "18.1", "18.1")
+    ]
+
+
+def test_data_of_another_version_names_both_ways_back(server, data, installed, monkeypatch):
+    monkeypatch.setenv("POSTGRES_BIN", str(installed("named")))
+    server.ensure()
+    server.leave()
+    monkeypatch.setenv("POSTGRES_BIN", str(installed("other", "19.0")))
+    with pytest.raises(EmbeddedPostgresError, match=r"of Postgres 18, .* is 19\.0.*of a Postgres 18 in POSTGRES_BIN"):
+        server.ensure()
+
+
+def test_home_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EmbeddedPostgresError, match="Set MNEMOSCOPE_HOME"):
+        EmbeddedServer(tmp_path / "file" / "postgres").ensure()
+
+
+@pytest.mark.parametrize("folder", ["", "bin"], ids=["an empty one", "none"])
+def test_named_folder_without_a_postgres_is_refused(tmp_path, monkeypatch, folder):
+    monkeypatch.setenv("POSTGRES_BIN", str(tmp_path / folder))
+    with pytest.raises(EmbeddedPostgresError, match="there is no postgres in"):
+        programs()

@@ -103,3 +103,8 @@ def test_file_that_differs_from_the_lock_is_refused(project, capfd):
     assert "small==1.0" in capfd.readouterr().err
     assert not (folder / "installed").exists()
     assert not (folder / ".venv" / "installed-run").exists()
+
+
+def test_package_has_the_same_version_in_all_files():
+    pairs = {pair for text in TEXTS.values() for pair in PINNED.findall(text)}
+    assert len(pairs) == len({name for name, _ in pairs})

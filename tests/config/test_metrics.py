@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from config import metrics
 from config.management.commands import up
-from web.exchange import Exchange, ExchangeApplication
+from web.exchange import Exchange, ExchangeApplication, route_of
 
 TOKEN = "a token of this test"
 
@@ -123,3 +123,15 @@ def test_server_has_a_folder_for_its_processes_and_removes_those_of_dead_ones(se
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = ""
     with up.shared_metrics():
         assert os.environ["PROMETHEUS_MULTIPROC_DIR"] == ""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "route"),
+    [
+        ("api/memories/<memory_id>", "/api/memories/<memory_id>"),
+        ("admin/memories/memory/<path:object_id>/change/", "/admin/"),
+        (r"api/^[\s\S]+$", "unmatched"),
+    ],
+)
+def test_routes_are_limited_in_number(pattern, route):
+    assert route_of(pattern) == route

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
+from django.core.management import CommandError, call_command
 from django.db.models.functions import Now
 
 from access.keys import key_hash
@@ -584,3 +585,20 @@ def test_static_files_are_collected_once_and_again_when_one_changes(settings, tm
 def test_which_hosts_are_loopback_and_what_a_browser_opens(host, loopback, address):
     assert serving.is_loopback(host) is loopback
     assert serving.site_address(host, 80) == address
+
+
+def test_address_that_is_not_of_this_machine_is_refused():
+    with pytest.raises(serving.CannotListenError, match=r"Cannot listen on 192\.0\.2\.1"):
+        serving.listen("192.0.2.1", free_port())
+
+
+@pytest.mark.parametrize("workers", [0, 9])
+def test_number_of_web_processes_that_is_none_is_refused(workers):
+    with pytest.raises(CommandError, match="from 1 to 8"):
+        call_command("up", workers=workers)
+
+
+@pytest.mark.parametrize("port", [0, 65536, -1])
+def test_port_that_is_none_is_refused(port):
+    with pytest.raises(CommandError, match="from 1 to 65535"):
+        call_command("up", port=port)

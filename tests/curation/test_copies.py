@@ -10,7 +10,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from access.keys import make_key
-from access.models import ApiKey
+from access.models import ApiKey, AuditEvent
 from access.viewer import command_viewer, viewer_of_key, viewer_of_user
 from categories.models import Category, Concept, LocalText
 from curation.models import Curation
@@ -319,3 +319,13 @@ def test_rows_that_are_no_rows_of_an_export_are_refused(db, tmp_path, capsys, ch
         said = str(error)
     assert reason in said
     assert not Curation.objects.exists()
+
+
+def test_a_copy_of_a_copy_names_no_batch_of_its_own_for_those_of_others(lived_in, tmp_path):
+    for generation in (1, 2):
+        path = exported(tmp_path / f"{generation}.jsonl")
+        empty()
+        batch = imported(path)
+        assert batch.refused == 0
+    batches = AuditEvent.objects.filter(subject_type="importbatch").order_by("id").values_list("subject_id", flat=True)
+    assert [number < 0 for number in batches] == [True, True, False]

@@ -9,10 +9,12 @@ from django.test import Client
 from access.models import Membership
 from access.viewer import Viewer
 from categories.models import Category
+from curation import operations
 from curation.models import Curation
 from curation.queries import TermNotFoundError
 from curation.schemas import Retag
 from curation.services import CurationForbiddenError, curation_apply, curation_plan, curation_undo
+from curation.working_copy import CurationRefusedError
 from memories.history import memory_history
 from memories.models import Memory, Project
 from tests.curation.conftest import dump, number, tags
@@ -220,3 +222,15 @@ def test_undo_returns_to_pages_of_this_site_only(corpus):
     response = client.post("/curate/undo/1/", {"next": "https://example.org/"})
     assert response.status_code in (302, 404)
     assert "example.org" not in response.headers.get("Location", "")
+
+
+def test_boxes_to_tick_are_for_those_who_may_write(corpus):
+    assert 'id="act"' not in html_of(signed_in(tea="reader").get("/explore/"))
+    User.objects.all().delete()
+    assert 'form="act"' in html_of(signed_in(tea="curator").get("/explore/"))
+
+
+def test_more_than_can_be_changed_at_once_is_refused_with_the_limit(corpus, curator, monkeypatch):
+    monkeypatch.setattr(operations, "MOST_MEMORIES", 5)
+    with pytest.raises(CurationRefusedError, match="14 memories match, and at most 5 can be changed at once: narrow"):
+        curation_apply(operation=Retag(query="", add_tags=["x"]), viewer=curator)

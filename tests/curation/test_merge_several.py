@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from access.keys import make_key
 from access.models import Membership
 from access.viewer import Viewer
-from categories.models import Category, CategoryLink, LocalText, TagAlias
+from categories.models import Category, CategoryLink, Concept, Entity, LocalText, TagAlias
 from curation.checks import findings
 from curation.models import Curation
 from curation.schemas import Merge
@@ -186,3 +186,56 @@ def test_the_api_merges_several(client, corpus, curator):
     refused = call(kind="tag", target="tea")
     assert refused.status_code == 422
     assert "name the term that ends as source, or several as sources" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        pytest.param({"term": ["tea"], "target": "tea"}, "Choose two or more, of which one is kept.", id="one"),
+        pytest.param({"term": ["tea", "zxq"]}, "There is no tag “zxq” that you can see.", id="unknown"),
+        pytest.param({"term": ["tea", "kettle"], "other": "zxq"}, "There is no tag “zxq”", id="unknown to keep"),
+        pytest.param({}, "Nothing is chosen yet", id="nothing"),
+        pytest.param({"tag": [f"t{n}" for n in range(101)]}, "Give at most 100.", id="over 100 ticked"),
+        pytest.param({"tag": ["tea", "kettle"], "flavour": "red"}, "is not a parameter", id="unknown parameter"),
+    ],
+)
+def test_a_merge_of_too_few_or_unknown_names_is_refused_at_the_form(page, asked, told):
+    assert told in html_of(page.get("/curate/merge/tag/", asked))
+
+
+def test_concepts_and_entities_become_one_and_come_back(corpus, curator):
+    before = dump()
+    concepts = merge(curator, kind="concept", sources=["safety", "maintenance", "boiling"], target="hospitality")
+    assert Concept.objects.get(name="hospitality").aliases == ["safety", "maintenance", "boiling"]
+    entities = merge(curator, kind="entity", sources=["person:Ada", "tool:kettle"], target="person:Mio")
+    assert Entity.objects.get(name="Mio", entity_type="person").aliases == ["Ada", "kettle", "tool:kettle"]
+    assert [entities.plan.memories, entities.curation.merged != {}] == [4, True]
+    for done in (entities, concepts):
+        curation_undo(curation_id=done.curation.pk, viewer=curator)
+    assert dump() == before
+
+
+def test_merge_upwards_that_cannot_be_done_says_why(corpus, curator):
+    asked = Merge(kind="category", sources=["kitchen", "yard/dock"], into_parents=True)
+    with pytest.raises(CurationRefusedError, match="kitchen: at the top level, with no category above"):
+        curation_apply(operation=asked, viewer=curator)
+    with pytest.raises(ValueError, match="only categories have one above them"):
+        Merge(kind="tag", sources=["tea"], into_parents=True)
+    for target in ({}, {"target": "yard", "into_parents": True}):
+        with pytest.raises(ValueError, match="name the term that stays as target, or take the category above each"):
+            Merge(kind="category", sources=["yard/dock"], **target)
+
+
+def test_more_names_than_a_merge_takes_are_refused_and_few_are_looked_for(page, monkeypatch):
+    looked_for = []
+    monkeypatch.setattr(
+        "curation.merge_page.not_found_message",
+        lambda missing, viewer: looked_for.append(missing.name) or f"{missing} Did you mean tea?",
+    )
+    asked = {"term": ["tea", "kettle"], "more": "\n".join(f"zxq{n}" for n in range(5_000)), "do": "add"}
+    reply = page.post("/curate/merge/tag/", asked)
+    assert reply.status_code == 422
+    text = reply.content.decode()
+    assert "5,002 names are more than can be merged at once: at most 100 into one that is kept." in text
+    assert re.findall(r'name="term" value="([^"]+)"', text) == ["tea", "kettle"]
+    assert (looked_for, text.count("There is no tag")) == (["zxq0", "zxq1", "zxq2"], 99)

@@ -455,3 +455,10 @@ def test_former_names_of_entities_are_found_and_excluded_with_their_type(corpus,
         assert total(curator, **{"-entity": name}) == everything - found[name]
     unrelated = "thing:kettle"
     assert total(curator, entity=unrelated) == 0
+
+
+def test_the_relations_of_a_merged_concept_follow(corpus, curator):
+    apply(curator, Merge(kind="concept", source="safety", target="maintenance"))
+    kept, heat = Concept.objects.get(name="maintenance"), Concept.objects.get(name="heat")
+    assert (kept.aliases, kept.related_ids, heat.related_ids) == (["safety"], [heat.pk], [kept.pk])
+    assert total(curator, concept="safety") == total(curator, concept="maintenance") == 4

@@ -160,3 +160,9 @@ def test_slice_without_a_filter_that_is_not_understood_is_not_saved_over_a_view(
 def test_after_a_pin_the_reader_is_back_on_a_page_of_this_site(reader, view, address):
     reply = reader.post(f"/views/{view.pk}/mark/", {"pinned": "1", "next": address})
     assert (reply.status_code, reply["Location"]) == (302, address if address in {"explore", "nowhere"} else "/views/")
+
+
+def test_form_names_the_parameters_that_it_cannot_save(reader):
+    page = html_of(reader.get("/views/new/?type=note&colour_of=red"))
+    assert "“colour_of” is not a parameter of this page." in page
+    assert '<input type="hidden" name="query" value="type=note&amp;colour_of=red">' in page

@@ -10,6 +10,7 @@ from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from text.tokens import estimated_tokens
+from web.params import QueryError
 
 pytestmark = pytest.mark.django_db
 
@@ -96,3 +97,8 @@ def test_names_and_warnings_stay_within_the_budget_too(corpus):
     assert len(found.warnings) == 100
     assert found.text.splitlines()[0].endswith("95 more: 0 memories")
     assert found.text.endswith("more warnings")
+
+
+def test_unknown_argument_of_a_context_is_refused():
+    with pytest.raises(QueryError, match="projekt: is not a parameter"):
+        context(projekt="tea")

@@ -8,8 +8,11 @@ from django.test import Client
 
 from access.limits import buckets
 from access.models import AuditEvent, Membership
+from access.sign_in import token_hash
+from access.viewer import viewer_of_user
 from memories.models import Memory, Project
 from search.models import SavedView, ViewFeed
+from search.saved_views import view_feed_create
 from tests.html import html_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.parametrize("engine", ["postgres"], indirect=True)]
@@ -120,3 +123,13 @@ def test_feed_that_is_read_too_often_is_told_to_wait(reader, view, monkeypatch):
     buckets.forget()
     assert [Client().get(path).status_code for _ in range(3)] == [200, 200, 429]
     assert int(Client().get(path)["Retry-After"]) > 0
+
+
+def test_a_feed_that_is_made_twice_at_once_has_the_later_address(reader, view, monkeypatch):
+    def made_elsewhere(size):
+        ViewFeed.objects.create(user=view.owner, view=view, token_hash="other")
+        return "later"
+
+    monkeypatch.setattr("search.saved_views.secrets.token_urlsafe", made_elsewhere)
+    assert view_feed_create(view=view, viewer=viewer_of_user(view.owner)) == "later"
+    assert ViewFeed.objects.get().token_hash == token_hash("later")

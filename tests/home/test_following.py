@@ -1,7 +1,9 @@
 """The process that follows sources, and the pages and the API about them."""
 
 import os
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.contrib.auth.models import User
@@ -16,7 +18,7 @@ from tests.memories.foreign import write_database
 from tests.memories.test_importers_claude_mem import OBSERVATION, PRESENT, SESSION, VERSIONS
 from transfer.follow import process as following
 from transfer.follow import watch
-from transfer.follow.process import Follower
+from transfer.follow.process import Follower, follower_started
 from transfer.follow.services import source_new, source_stop
 from transfer.follow.sync import source_has_changed
 from transfer.formats.registry import importer_for
@@ -340,3 +342,34 @@ def test_folders_that_are_not_read_are_not_watched(again, notes, tmp_path):
     (tmp_path / "other" / "note.md").write_text("# Of others")
     (notes / "node_modules" / "package" / "readme.md").write_text("# Of a package")
     assert again() == 0
+
+
+def test_place_that_cannot_be_read_any_more_is_refused_with_the_reason(owner, store):
+    store.write_bytes(b"no database")
+    page = owner.post("/imports/start/", {"path": [str(store)], "follow": "1"}, follow=True)
+    assert f"{store}: " in html_of(page)
+    assert not FollowedSource.objects.exists()
+
+
+def test_place_that_is_named_twice_is_followed_once(owner, store):
+    owner.post("/imports/start/", {"path": [str(store), str(store)], "follow": "1"})
+    assert FollowedSource.objects.count() == 1
+
+
+def test_process_that_follows_is_started_once_there_is_a_source(notes, monkeypatch):
+    monkeypatch.setattr(following, "_LOOK_SECONDS", 0.01)
+    started = threading.Event()
+    arguments = []
+    there = [False, False, True]
+    monkeypatch.setattr(
+        following, "FollowedSource", SimpleNamespace(objects=SimpleNamespace(exists=lambda: there.pop(0)))
+    )
+
+    def start(process):
+        arguments.append(process._arguments)
+        started.set()
+
+    with follower_started(start):
+        assert started.wait(60)
+    assert arguments == [["follow_sources", "--skip-checks"]]
+    assert FollowedSource.objects.count() == 0

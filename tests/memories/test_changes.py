@@ -11,7 +11,7 @@ from access.models import MemoryChange
 from access.viewer import Viewer, command_viewer
 from curation.schemas import Merge, Retag
 from curation.services import curation_apply, curation_undo
-from memories.changes import changes, newest_changes
+from memories.changes import CursorError, changes, newest_changes
 from memories.models import ImportBatch, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import (
@@ -225,3 +225,10 @@ def test_the_newest_changes_are_the_same_ones_in_reverse_page_by_page(jsonl, lim
         assert pages_back(viewer, limit=limit) == forth[::-1]
     created = [change.memory_id for change in changes(tea, kinds=["created"]).changes]
     assert pages_back(tea, limit=limit, kinds=["created"]) == created[::-1]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("cursor", ["x", "AAAA", "ü", "A" * 56])
+def test_foreign_cursor_is_refused(cursor):
+    with pytest.raises(CursorError, match="after: is not a cursor of this site"):
+        changes(EVERYTHING, after=cursor)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from memories.embedding.chunking import (
     Window,
+    as_offsets,
     chunk_text,
     embedded_text,
     spans_of,
@@ -108,3 +109,8 @@ def test_title_leaves_room_for_the_passage():
     title = "one two three four five six"
     assert title_that_fits(title, spans_of(title, re.compile(r"\w+")), 16) == ("one two three four", 4)
     assert title_that_fits("one two", spans_of("one two", re.compile(r"\w+")), 16) == ("one two", 2)
+
+
+def test_overlap_as_large_as_the_window_is_refused():
+    with pytest.raises(ValueError, match="An overlap of 4 does not fit a window of 4"):
+        windows("a b c", as_offsets([(0, 1), (2, 3), (4, 5)]), 4, 4)

@@ -430,3 +430,23 @@ def test_change_of_the_source_while_a_conflict_is_decided_is_a_conflict_again(no
     memory.refresh_from_db()
     assert memory.content == "# Sencha\n\nTheirs."
     assert SourceConflict.objects.get().record["data"]["content"] == "# Sencha\n\nTheirs again."
+
+
+def test_conflict_is_over_when_the_source_has_the_former_record_again(notes):
+    follow(notes)
+    edited("Sencha")
+    write(notes / "sencha.md", "# Sencha\n\nTheirs.")
+    read(notes)
+    write(notes / "sencha.md", "# Sencha\n\nA tea.")
+    read(notes)
+    assert not SourceConflict.objects.exists()
+
+
+def test_records_that_cannot_be_taken_are_counted_and_not_read_again(notes):
+    write(notes / "broken.md", "---\n[\n---\nText")
+    source = follow(notes)
+    source.refresh_from_db()
+    assert (source.memories, source.refused) == (3, 1)
+    write(notes / "sencha.md", "# Sencha\n\nSteamed.")
+    assert read(notes) == (0, 1, 0, 0)
+    assert ImportBatch.objects.first().refused == 0

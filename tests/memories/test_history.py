@@ -8,7 +8,7 @@ from categories.models import Concept
 from curation.schemas import Merge, Retag
 from curation.services import curation_apply, curation_undo
 from memories.history import EventNotFoundError, TermGoneError, memory_history
-from memories.models import Memory, Project
+from memories.models import Memory, Project, Session
 from memories.queries import memory_version
 from memories.records import MemoryChanges, MemoryRecord
 from memories.refusals import NotAllowedError, VersionConflictError
@@ -177,3 +177,13 @@ def test_curation_changes_the_version():
     memory = create(tags=["a"])
     curation_apply(operation=Retag(query="tag=a", add_tags=["b"]), viewer=EVERYTHING)
     assert memory_version(Memory.objects.get()) != memory_version(memory)
+
+
+def test_version_of_a_session_that_is_gone_comes_back_without_it():
+    memory = create(session="s1")
+    version = events_of(memory)[0].id
+    update(memory, session="")
+    Session.objects.all().delete()
+    update(memory, title="New")
+    restored = memory_version_restore(memory_id=memory.pk, event_id=version, viewer=EVERYTHING)
+    assert (restored.title, restored.session_id) == ("A text.", None)

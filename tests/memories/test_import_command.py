@@ -422,3 +422,17 @@ def test_an_import_that_loses_a_deadlock_over_new_names_is_done_once_all_the_sam
     assert batch_counts(last_batch()) == (3, 2, 0, 0, 1)
     assert ImportBatch.objects.count() == 1
     assert Memory.objects.count() == 2
+
+
+def test_a_language_that_is_not_known_is_refused(jsonl):
+    said = run(jsonl({"record": "project", "slug": "alpha", "language": "klingon"}, *memories(1)))
+    assert "language: 'klingon' is not known: write one of simple, " in said
+
+
+@pytest.mark.parametrize("others", [[], ['{"broken']], ids=["alone", "beside one that is refused"])
+def test_a_new_concept_has_the_type_that_the_last_record_gives_it(jsonl, others):
+    run(jsonl({"id": "m1", "content": "Glaze."}))
+    first = {"id": "m1", "content": "Glaze at dusk.", "concepts": [{"name": "glaze", "type": "tool"}]}
+    last = {"id": "m2", "content": "Glaze at dawn.", "concepts": [{"name": "glaze", "type": "art"}]}
+    run(jsonl(last, first, *others))
+    assert Concept.objects.get().concept_type == "tool"

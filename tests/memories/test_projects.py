@@ -6,7 +6,7 @@ from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer
 from memories.models import Corpus, Memory, Project
 from memories.projects import project_create, project_update
-from memories.refusals import ChangeRefusedError, NotAllowedError
+from memories.refusals import AlreadyExistsError, ChangeRefusedError, NotAllowedError
 
 pytestmark = pytest.mark.django_db
 
@@ -67,3 +67,17 @@ def test_only_curators_of_a_project_change_it(tea):
     with pytest.raises(NotAllowedError, match="cannot create projects"):
         project_create(slug="x", name="X", viewer=curator)
     assert update(tea, viewer=curator, name="Tea house").name == "Tea house"
+
+
+def test_language_that_nothing_stems_is_refused(tea):
+    with pytest.raises(ChangeRefusedError, match="'klingon' is not known: write one of "):
+        update(tea, language="klingon")
+    with pytest.raises(ChangeRefusedError, match="'klingon' is not known"):
+        project_create(slug="x", name="X", language="klingon", viewer=command_viewer())
+
+
+def test_second_project_of_a_slug_is_refused_and_changes_nothing(tea):
+    with pytest.raises(AlreadyExistsError, match="The project 'tea' already exists"):
+        project_create(slug="tea", name="Other", viewer=command_viewer())
+    assert Project.objects.get().name == "Tea"
+    assert AuditEvent.objects.count() == 1

@@ -104,3 +104,12 @@ def test_other_weights_are_not_loaded(place, monkeypatch):
     write_model(place)
     with pytest.raises(EmbedderUnavailableError, match=f"{place / published.WEIGHTS} are not those that"):
         load_embedder("")
+
+
+@packaged
+def test_damaged_files_of_the_hub_are_downloaded_again(hub, place, package):
+    write_model(place)
+    assert published.published_folder() == package
+    hub.files = package
+    assert published.download() == ""
+    assert published.published_folder() == place

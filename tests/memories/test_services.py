@@ -456,3 +456,33 @@ def test_memories_of_other_projects_cannot_be_superseded():
     other = create(content="Elsewhere.", project="other", id="x")
     with pytest.raises(ChangeRefusedError, match="supersedes"):
         create(content="New.", supersedes=[f"#{other.pk}"])
+
+
+def test_a_store_that_supersedes_raises_the_revision_once():
+    older = create(content="Old.")
+    before = revision()
+    create(content="New.", supersedes=[older.pk])
+    assert revision() == before + 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tags": ["b"], "add_tags": ["c"]}, "tags: replaces all tags"),
+        ({"add_tags": ["b"], "remove_tags": ["B"]}, "remove_tags: 'b' is also in add_tags"),
+        ({"add_tags": [f"t{n}" for n in range(1_000)]}, "add_tags: the memory would have 1,001 tags"),
+    ],
+)
+def test_contradictory_changes_of_tags_are_refused(changes, said):
+    with pytest.raises(ChangeRefusedError, match=said):
+        update(create(tags=["a"]), **changes)
+
+
+def test_supersede_names_the_successor_and_restore_forgets_it():
+    old, new = create(), create(content="New.")
+    changed = memory_supersede(memory_id=old.pk, by_id=new.pk, viewer=EVERYTHING, reason="better")
+    assert (changed.state, changed.superseded_by_id, changed.state_reason) == ("superseded", new.pk, "better")
+    with pytest.raises(SuccessorError, match=f"#{old.pk} was superseded by #{new.pk}, 'New.', and stays so"):
+        memory_restore(memory_id=old.pk, viewer=EVERYTHING)
+    restored = memory_restore(memory_id=old.pk, viewer=EVERYTHING, despite_successor=True)
+    assert (restored.state, restored.superseded_by_id) == ("active", None)

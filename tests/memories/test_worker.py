@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 
 from access.viewer import command_viewer
+from categories.models import Entity
 from memories.embedding import pending, vectors
 from memories.embedding.chunking import chunk_text
 from memories.embedding.models import EmbedderUnavailableError, HashedWords
@@ -393,3 +394,29 @@ def test_what_is_no_vector_is_not_stored(broken):
     store("Whatever.")
     assert embed_all(**loading(Broken())).progress.memories == 0
     assert Chunk.objects.count() == 0
+
+
+def test_command_names_the_texts_that_cannot_be_embedded(monkeypatch):
+    monkeypatch.setattr("memories.embedding.shared.load_embedder", lambda source, threads: Refusing())
+    bad, _ = store("This is poison."), store("This is not.", entities=["tool:poison ivy", "tool:kettle"])
+    entity = Entity.objects.get(name="poison ivy")
+    assert call_worker_once() == (
+        "Embedded 1 memory in 1 chunk.\n"
+        f"The memory #{bad.pk} cannot be embedded: cannot read poison\n"
+        f"The entity #{entity.pk} cannot be embedded: cannot read poison\n"
+        "hashed-words is serving.\n"
+    )
+
+
+def test_text_that_one_model_cannot_embed_is_embedded_by_its_successor():
+    store("Tea.")
+    embed_all()
+    bad = store("This is poison.")
+    embed_all("other-words", load=lambda source: Refusing() if source == "hashed-words" else Renamed())
+    assert list(Chunk.objects.filter(memory=bad).values_list("model__name", flat=True)) == ["other-words"]
+
+
+@pytest.mark.parametrize("number", [pytest.param("0", id="none"), pytest.param("4001", id="more than can be indexed")])
+def test_width_that_is_none_is_refused(number):
+    with pytest.raises(CommandError, match="is not a number from 1 to 4,000"):
+        call_command("embedding_dimensions", number)

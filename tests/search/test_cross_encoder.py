@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from search import cross_encoder
+from search.cross_encoder import RerankUnavailableError, load_reader
 from search.query import SearchQuery
 from search.ranking import Ranked, reorder
 from search.run import run
@@ -208,3 +209,31 @@ def test_cross_encoder_of_a_folder_orders_the_results(embedded, everyone, settin
         assert order("q=green tea", everyone) == [hit.id for hit in result.hits]
     finally:
         cross_encoder.reset()
+
+
+@needs_library
+def test_model_that_gives_several_numbers_is_refused(tiny_model):
+    with pytest.raises(RerankUnavailableError, match="gives 3 scores for a passage; it must give 1"):
+        load_reader(str(tiny_model(labels=3)))
+
+
+def test_one_that_cannot_be_loaded_is_told(embedded, everyone, settings):
+    settings.RERANK_MODEL = "/nowhere/at-all"
+    held = cross_encoder.reset()
+    held._load_now(settings.RERANK_MODEL)
+    try:
+        wanted = "RERANK_MODEL=/nowhere/at-all is not a folder on this machine"
+        if find_spec("sentence_transformers") is None:
+            wanted = "sentence-transformers is not installed"
+        assert notices("q=green tea", everyone) == said(wanted)
+    finally:
+        cross_encoder.reset()
+
+
+def test_scores_are_kept_within_a_limit(use, settings, monkeypatch):
+    monkeypatch.setattr(cross_encoder, "_MAX_SCORES", 3)
+    reader = use(Longest())
+    assert cross_encoder.cross_encode("tea", {n: "x" * n for n in range(1, 6)}) == {n: float(n) for n in range(1, 6)}
+    assert len(cross_encoder._cross_encoder._scores) == 3
+    assert cross_encoder.cross_encode("tea", {5: "xxxxx"}) == {5: 5.0}
+    assert len(reader.read) == 5

@@ -191,3 +191,29 @@ def test_follow_ends_with_the_parent_that_it_was_told(db, index, handlers):
     # A pid that is not the parent of this process, as if the parent were gone.
     said(follow=True, with_parent=os.getpid())
     assert not (index / "current").exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rebuild_does_it_itself_when_the_other_process_ends(indexed, monkeypatch):
+    monkeypatch.setattr(command, "_POLL_SECONDS", 0.05)
+    before = store.current_generation()
+    holds, ends = threading.Event(), threading.Event()
+
+    def hold():
+        with store.writer_lock():
+            holds.set()
+            ends.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    holds.wait(10)
+    threading.Timer(0.3, ends.set).start()
+    assert said(rebuild=True) == f"{MEMORIES} memories are in a new search index.\n"
+    thread.join(20)
+    assert store.current_generation() != before
+    assert not store.rebuild_reason()
+
+
+def test_rebuild_makes_the_first_one(memories):
+    assert said(rebuild=True) == f"{MEMORIES} memories are in a new search index.\n"
+    assert run(SearchQuery(), command_viewer()).engine == "tantivy"

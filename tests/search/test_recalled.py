@@ -12,6 +12,7 @@ from memories.recalls import RecallLog
 from search.query import SearchQuery
 from search.run import run
 from search.why_not import why_not
+from web.params import QueryError
 
 pytestmark = pytest.mark.django_db
 
@@ -77,3 +78,9 @@ def test_why_not_and_alternatives_name_the_recalls(used, everyone):
     nothing = run(query, everyone)
     never = ask("-recalled_since=ever", everyone).total
     assert {one.key: one.count for one in nothing.relaxations} == {"recalled_since": never, "-recalled_since": 2}
+
+
+def test_a_start_of_recalls_that_is_none_is_refused_with_what_is_allowed():
+    with pytest.raises(QueryError, match="'whenever' is neither a time span nor a date") as refused:
+        SearchQuery.from_pairs([("recalled_since", "whenever")])
+    assert refused.value.suggestion.endswith(", or ever")

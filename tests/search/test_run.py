@@ -505,3 +505,10 @@ def test_wrong_filters_are_found_together(corpus, everyone, querystring, sets):
         assert labels == sets
     # Whatever is left of the filters still applies.
     assert all(("project=tea" in one.query.querystring()) == ("project" in querystring) for one in result.relaxations)
+
+
+def test_a_chosen_value_is_listed_once(corpus, everyone):
+    rows = [value.value for value in values_page("tag", "tag=tea", everyone, page_size=2).facet.values]
+    assert rows.count("tea") == 1
+    assert "tea" not in [v.value for v in values_page("tag", "tag=tea", everyone, search="boat").facet.values]
+    assert "tea" not in [v.value for v in values_page("tag", "tag=tea", everyone, page=3, page_size=2).facet.values]

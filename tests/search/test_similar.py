@@ -13,6 +13,7 @@ from tests.explorer.memory.test_memory_page import make
 from tests.search.conftest import BOTH_ENGINES
 from tests.vectors import embed_everything
 from web.cache import clear_caches
+from web.params import QueryError
 
 pytestmark = [pytest.mark.django_db, BOTH_ENGINES]
 
@@ -191,3 +192,8 @@ def test_a_text_finds_only_what_the_viewer_sees_and_the_filters_pass(vectors, qu
     valve = Memory.objects.get(external_id="t2")
     assert valve.pk not in ids(about(seen_by("boat"), valve.content, min_similarity=0))
     assert valve.pk not in ids(about(everyone, valve.content, type="note", min_similarity=0))
+
+
+def test_everything_that_is_wrong_is_named_at_once(db):
+    with pytest.raises(QueryError, match=r"q: does nothing.*taggs: is not.*limit: 'x'"):
+        SimilarRequest.with_query([("q", "tea"), ("taggs", "tea"), ("limit", "x")])

@@ -119,3 +119,9 @@ def test_query_as_text_is_understood_as_the_same_query(text, pairs):
     again = understand(SearchQuery.read([("q", as_text(query))])[0])
     assert again.query == query
     assert again.problems == ()
+
+
+def test_what_was_refused_stays_so_until_it_is_typed_anew():
+    asked, _ = SearchQuery.read([("since", "soon"), ("tagg", "x")])
+    assert understand(asked.replace(text="tag:a")).query.refused == (("tagg", "x"), ("since", "soon"))
+    assert understand(asked.replace(text="since:7d")).query.refused == (("tagg", "x"),)

@@ -23,6 +23,7 @@ from tests.search.conftest import BOTH_ENGINES
 from tests.unified_corpus import AtOnce, embed_all, fill_with_mill
 from text.analysis import index_terms, raw_tokens
 from text.query_syntax import parse_text, plain_text_of
+from web.params import QueryError
 
 SLOWLY = hypothesis_settings(
     max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -405,3 +406,8 @@ def test_a_statement_that_takes_too_long_is_cut_off_and_its_leg_late(in_threads,
 
 
 # --- the mode itself ----------------------------------------------------------------------------------------------
+
+
+def test_another_order_is_refused_with_what_to_do(db):
+    with pytest.raises(QueryError, match="mode unified puts what fits best first"):
+        SearchQuery.from_mapping({"q": "wheel", "mode": "unified", "sort": "newest"})

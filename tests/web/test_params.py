@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import pytest
 from django.http import QueryDict
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from web.params import Params, QueryError, Required, Text, Values, pairs_of
 
@@ -123,3 +123,15 @@ def test_the_openapi_parameters_say_what_is_allowed():
     assert listed["shade"]["schema"] == {"type": "string", "enum": ["light", "dark"], "default": "light"}
     assert listed["size"]["schema"] == {"type": "string", "enum": ["small", "large"]}
     assert (listed["for"]["required"], listed["for"]["schema"]) == (True, {"type": "string"})
+
+
+def test_a_request_cannot_be_changed_but_copied():
+    request = TeaRequest(cups=2, page=4)
+    with pytest.raises(ValidationError):
+        request.cups = 3
+    assert (request.replace(cups=3).page, request.with_(cups=3).page) == (4, 1)
+
+
+def test_pairs_of_others_are_split_off():
+    pairs = [("kinds", "a"), ("sort", "name"), ("page", "2")]
+    assert TeaRequest.split(pairs) == ([("kinds", "a"), ("page", "2")], [("sort", "name")])

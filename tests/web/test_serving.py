@@ -47,3 +47,12 @@ def test_link_to_give_away_is_that_of_the_request_unless_an_address_is_set(setti
     assert serving.is_for_this_machine(link) == is_local
     settings.PUBLIC_URL = "https://memories.example"
     assert serving.public_address(request, "/join/x/") == "https://memories.example/join/x/"
+
+
+def test_address_of_a_server_that_was_killed_is_not_used(settings, tmp_path):
+    settings.HOME = tmp_path
+    assert serving.running_site() is None
+    path = tmp_path / "address.1234"
+    path.write_text("http://127.0.0.1:8000\n")
+    assert serving.running_site() is None
+    assert not path.exists()

@@ -8,9 +8,9 @@ from django.db import connection
 
 from access.models import AuditEvent
 from access.viewer import viewer_of_user
-from categories.models import Category, CategoryLink, Concept, Entity
+from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity
 from curation.schemas import Merge, Rename
-from curation.services import curation_apply
+from curation.services import curation_apply, curation_undo
 from curation.suggestions.generate import suggest
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery
@@ -318,3 +318,51 @@ def test_the_tag_that_more_memories_have_remains_as_far_as_the_viewer_sees_them(
     suggestion_undo(suggestion_id=row.pk, viewer=EVERYTHING)
     suggestion_accept(suggestion_id=row.pk, viewer=EVERYTHING, swap=True)
     assert not Memory.objects.filter(tags__contains=["oven"]).exists()
+
+
+def test_a_category_that_is_gone_is_refused(garden):
+    row = carrots(garden)
+    Suggestion.objects.filter(pk=row.pk).update(target_id=10**9)
+    with pytest.raises(SuggestionRefusedError, match="no longer exists"):
+        accepted(row)
+    row.refresh_from_db()
+    assert row.state == "open"
+
+
+def test_a_concept_that_came_to_be_used_stays_when_its_maker_is_undone(db):
+    first = accepted(a_new_concept())
+    suggest(kinds=[Kind.CONCEPT], viewer=EVERYTHING)
+    second = Suggestion.objects.filter(state="open", kind="concept").first()
+    accepted(second)
+    undone(first)
+    assert list(ConceptLink.objects.values_list("memory_id", flat=True)) == [second.subject_id]
+
+
+def test_a_merge_of_what_was_merged_by_hand_is_refused_in_words_for_people(db):
+    remember("mill", "One", "One.", concepts=["unit test", "unit-tests"])
+    row = made(Kind.CONCEPT_DUPLICATE)
+    by_hand = Merge(kind="concept", source=f"#{row.subject_id}", target=f"#{row.target_id}")
+    curation_apply(operation=by_hand, viewer=EVERYTHING, settles=False)
+    with pytest.raises(SuggestionRefusedError, match="One of the two no longer exists"):
+        accepted(row)
+
+
+def test_a_merge_that_was_undone_in_the_log_of_curations_is_open_again(db):
+    one = remember("mill", "One", "One.", tags=["flours", "stone"])
+    remember("mill", "Two", "Two.", tags=["flour"])
+    row = accepted(made(Kind.TAG_DUPLICATE))
+    curation_undo(curation_id=row.applied["curation"], viewer=EVERYTHING)
+    row.refresh_from_db()
+    assert (row.state, row.decided_by, row.applied) == ("open", None, None)
+    assert Memory.objects.get(pk=one.pk).tags == ["flours", "stone"]
+    accepted(row)
+    assert Memory.objects.get(pk=one.pk).tags == ["flour", "stone"]
+
+
+def test_merging_concepts_either_way(db):
+    remember("mill", "One", "One.", concepts=["unit test", "unit-tests"])
+    row = made(Kind.CONCEPT_DUPLICATE)
+    accepted(row, swap=True)
+    assert Concept.objects.get().pk == row.subject_id
+    undone(row)
+    assert Concept.objects.count() == 2

@@ -327,3 +327,49 @@ def test_the_command_refuses_what_makes_no_sense(garden, options, message):
     with pytest.raises(CommandError, match=message):
         call_command("suggest", **options)
     assert not Suggestion.objects.exists()
+
+
+def test_a_limit_takes_the_surest(garden):
+    made(Kind.CATEGORY)
+    sure = set(Suggestion.objects.order_by("-confidence").values_list("fingerprint", flat=True)[:2])
+    Suggestion.objects.all().delete()
+    assert told(Kind.CATEGORY, limit=2) == [(2, 0, 0)]
+    assert set(Suggestion.objects.values_list("fingerprint", flat=True)) == sure
+    assert told(Kind.CATEGORY, limit=2)[0][1] == 2
+
+
+def test_a_phrase_in_passing_is_no_concept_of_a_memory(db):
+    for title in ("Oil the chain", "Buckets came loose", "Who greases it"):
+        remember("mill", title, "The grain elevator again. " + title + " of the grain elevator.")
+    plans = "Beech Hill, Stone Weir, Otter Pond and Heron Lock are inspected every spring. "
+    remember("mill", "Beech Hill and Stone Weir", plans * 3 + "Somebody saw the grain elevator.", id="passing")
+    made(Kind.CONCEPT)
+    assert Suggestion.objects.filter(proposal__concept__iexact="grain elevator").count() == 3
+    assert not Suggestion.objects.filter(subject_id=pk_of("passing")).exists()
+
+
+def test_concepts_that_are_said_to_be_parts_of_each_other_are_not_the_same(db):
+    remember("mill", "One", "One.", concepts=["test", "tests", "unit test", "unit-tests"])
+    one, other = Concept.objects.get(name="test"), Concept.objects.get(name="tests")
+    Concept.objects.filter(pk=one.pk).update(broader_ids=[other.pk])
+    made(Kind.CONCEPT_DUPLICATE)
+    assert {frozenset(pair) for pair in pairs(Kind.CONCEPT_DUPLICATE)} == {frozenset({"unit test", "unit-tests"})}
+
+
+def test_the_same_with_another_number_is_no_duplicate_but_may_be_superseded(db):
+    old = remember("mill", "Fire the oven", f"{FIRE} 200 degrees.", created_at="2024-01-01")
+    new = remember("mill", "Fire the oven", f"{FIRE} 230 degrees.", created_at="2025-01-01", id="new")
+    embedded()
+    made(Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED)
+    row = Suggestion.objects.get()
+    assert (row.kind, row.subject_id, row.target_id) == ("superseded", old.pk, new.pk)
+    assert "with other numbers" in row.reason
+
+
+def test_what_a_memory_is_linked_to_as_an_entity_is_no_concept_of_it(db):
+    for n in range(3):
+        remember(
+            "mill", f"Grain elevator {n}", f"The grain elevator squeaks, day {n}.", entities=["tool:grain elevator"]
+        )
+    made(Kind.CONCEPT)
+    assert not [row for row in Suggestion.objects.all() if row.proposal["concept"].lower() == "grain elevator"]

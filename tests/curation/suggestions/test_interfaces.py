@@ -10,6 +10,8 @@ from django.test import Client
 
 from access.keys import make_key
 from access.models import Membership
+from curation.suggestions import services as suggestion_services
+from curation.suggestions import views as suggestion_views
 from curation.suggestions.generate import suggest
 from curation.suggestions.models import Suggestion
 from curation.suggestions.proposals import Kind
@@ -322,3 +324,46 @@ def test_api_starts_the_search_that_the_page_starts_and_says_when_it_has_ended(p
         assert (reply.status_code, reply.json()["error"]) == (403, "missing_scope")
     assert Caller(scopes=("read",)).post("/api/suggestions/search").status_code == 403
     assert started == [["suggest"]]
+
+
+def test_deciding_without_a_script_leads_to_the_next_and_offers_undo(owner):
+    first, second = Suggestion.objects.filter(kind="category").order_by("-confidence", "id")[:2]
+    posted = owner.post(f"/review/{first.pk}/accept/", {"query": "kind=category", "next": str(second.pk)})
+    assert posted.headers["Location"] == f"/review/?kind=category&item={second.pk}&done={first.pk}"
+    page = html(owner.get(posted.headers["Location"]))
+    assert f"/review/{second.pk}/accept/" in page
+    assert f"/review/{first.pk}/undo/" in page
+    owner.post(f"/review/{first.pk}/undo/", {"query": "kind=category"})
+    first.refresh_from_db()
+    assert first.state == "open"
+
+
+def test_those_of_one_proposal_are_rejected_together_and_undone_together(owner, monkeypatch):
+    rows = list(Suggestion.objects.filter(kind="category").order_by("-confidence", "id"))
+    # More than are decided at once: the surest first.
+    for module in (suggestion_views, suggestion_services):
+        monkeypatch.setattr(module, "MAX_AT_ONCE", 1)
+    page = html(owner.get("/review/accept-many/?kind=category"))
+    assert f"{len(rows) - 1} more come after" in page
+    answer = owner.post("/review/accept-many/", {"query": "kind=category", "shown": "1", "decision": "reject"})
+    after = html(owner.get(answer["Location"]))
+    assert "1 rejected." in after
+    assert "rejected together" not in html(owner.get("/review/?kind=category&state=rejected")), "it was one alone"
+    assert list(Suggestion.objects.filter(state="rejected")) == rows[:1]
+    undo = re.search(r'action="(/review/undo-many/[^"]+)"', after)[1].replace("&amp;", "&")
+    assert owner.post(undo).status_code == 302
+    assert not Suggestion.objects.exclude(state="open").exists()
+
+
+def test_what_cannot_be_read_is_named_and_left_out(owner):
+    page = html(owner.get("/review/?kind=category&confidence=lots&colour=red"))
+    assert "colour: is not a parameter. It was left out." in page
+    assert "confidence: &#x27;lots&#x27; is not a number" in page
+
+
+def test_who_may_not_decide_is_not_asked_to(curator):
+    assert "Accept many" in html(curator.get("/review/"))
+    Membership.objects.update(role="reader")
+    page = html(curator.get("/review/"))
+    assert "Only curators can decide this" in page
+    assert "Accept many" not in page

@@ -134,3 +134,12 @@ def test_hostile_name_is_not_found(corpus, caller, ref):
 
 def test_a_key_that_may_not_read_is_refused(db, client):
     assert client.get("/api/categories").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/categories?x=1", "/api/categories/kitchen?sort_by=name", "/api/categories?limit=x"]
+)
+def test_what_cannot_be_read_is_refused_by_name(corpus, caller, path):
+    reply = found(caller, path, 422)
+    assert reply["error"] == "invalid_query"
+    assert path.rpartition("?")[2].partition("=")[0] in reply["detail"]

@@ -335,3 +335,16 @@ def test_numbers_of_chunks_say_that_they_are_short(corpus, everyone):
     assert notices(browse("kitchen", BrowseRequest(), SearchQuery(), everyone)) == [f"75 % of these memories {short}"]
     assert notices(browse("kitchen", BrowseRequest(), SearchQuery(tag=("kettle",)), everyone)) == []
     assert notices(category_overview(CategoryRequest(name="yard", include_children=True), everyone)) == []
+
+
+def test_category_with_concepts_has_no_message(corpus, everyone):
+    found = concepts_in(ConceptListRequest(name="yard", include_children=True), everyone)
+    assert found.concepts
+    assert not found.message
+
+
+def test_limit_is_of_each_kind(corpus, everyone):
+    found = overview(everyone, "yard", include_children=True, limit=2)
+    assert titles(found) == ["Serve tea on the boat", "Launch in five steps"]
+    assert len(found.concepts) == 2
+    assert found.numbers.memories == 6

@@ -102,3 +102,9 @@ def test_api_finds_a_chain_and_a_relationship(caller, mill_caller):
     number = found["steps"][0]["ties"][0]["relationship"]
     assert reply(caller, f"relationships/{number}")["evidence_count"] == 2
     assert reply(mill_caller, f"relationships/{number}")["evidence_count"] == 1
+
+
+def test_concepts_have_pages_too(concepts, reader):
+    assert "4 concepts" in page(reader, "/graph/concepts/")
+    text = page(reader, "/graph/concept/water/")
+    assert re.findall(r"<h3>(.*?) <small>", text) == ["Broader", "Narrower"]

@@ -223,3 +223,17 @@ def test_concept_relations_need_both_ends(concepts, miller):
     assert Concept.objects.get(name="secrecy").pk not in {
         end for one in around(miller, "power", CONCEPT).lines for end in (one.source, one.target)
     }
+
+
+def test_concepts_are_broader_narrower_and_together(concepts, everyone, miller):
+    found = around(everyone, "water", CONCEPT)
+    assert [(one.term.label, one.edge.memories) for one in found.drawn] == [("power", 1), ("flow", 1)]
+    assert linked(everyone, "power", CONCEPT) == ["water", "secrecy"]
+    assert linked(miller, "power", CONCEPT) == ["water"]
+
+
+def test_steps_of_a_chain_by_relationships_count_the_visible_memories_that_name_both(mill, everyone, miller):
+    made(everyone, "vault", entities=[{"type": "person", "name": "Osk"}, {"type": "part", "name": "wheel"}])
+    by = {viewer: find_path(PathRequest(begin="person:Osk", end="sluice"), viewer) for viewer in (everyone, miller)}
+    assert [step.edge.memories for step in by[everyone].steps] == [2, 0]
+    assert [step.edge.memories for step in by[miller].steps] == [1, 0]

@@ -295,3 +295,18 @@ def test_a_bulk_write_is_done_beside_an_import_that_takes_long_and_keeps_no_othe
     thread.join()
     assert is_done
     assert outcomes(replies[0]) == [(201, None), (201, None)]
+
+
+def test_any_version_is_one_that_there_is(caller):
+    def put_any(body):
+        path = "/api/memories/by-external-id/docs/a"
+        return caller.put(path, body, content_type="application/json", headers={"If-Match": "*"})
+
+    assert (put_any({"content": "x"}).status_code, Memory.objects.count()) == (412, 0)
+    assert put(caller, "docs/a", {"content": "x"}).status_code == 201
+    assert put_any({"content": "y"}).status_code == 200
+
+
+def test_put_of_a_version_of_nothing_stores_nothing(caller):
+    refused = put(caller, "docs/a", {"content": "x"}, **{"If-Match": '"0123"'})
+    assert (refused.status_code, refused.json()["error"], Memory.objects.count()) == (412, "version_conflict", 0)

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import InternalError, OperationalError, connection
 from django.db.models.functions import Now
 from django.test import Client
@@ -468,3 +469,25 @@ def test_writes_with_if_match_change_only_the_version_that_was_read(caller, stor
     assert caller.send("patch", f"{address}?version={version}", {"title": "Three"}).status_code == 200
     bogus = caller.patch(address, {}, content_type="application/json", headers={"If-Match": '"bogus"'})
     assert bogus.status_code == 412
+
+
+@pytest.mark.parametrize("reason", [pytest.param("x" * 1_001, id="long"), pytest.param("a%00b", id="NUL")])
+def test_reason_that_cannot_be_kept_is_refused(caller, stored, reason):
+    response = caller.delete(f"/api/memories/{stored['id']}?reason={reason}")
+    assert response.status_code == 422
+    assert response.json()["detail"].startswith("reason: ")
+
+
+def test_same_text_and_same_id_are_refused_with_different_codes(caller, stored):
+    caller.send("post", "/api/memories", {"content": "Tea at four."})
+    repeated = caller.send("post", "/api/memories", {"content": "Tea at four."})
+    assert (repeated.status_code, repeated.json()["error"]) == (409, "duplicate_text")
+
+
+def test_write_through_a_session_is_audited_with_the_person():
+    ada = User.objects.create_superuser("ada")
+    browser = Client()
+    browser.force_login(ada)
+    browser.post("/api/memories", {"content": "Tea."}, content_type="application/json")
+    event = AuditEvent.objects.get(subject_type="memory")
+    assert (event.door, event.user, event.api_key) == ("api", ada, None)

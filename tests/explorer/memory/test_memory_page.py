@@ -205,3 +205,12 @@ def test_path_of_an_import_on_the_server_is_not_shown(reader, tea):
     text = html_of(reader.get("/m/1/"))
     assert f"batch {batch.pk}, jsonl, 1 Mar 2026" in text
     assert "/srv/private" not in text
+
+
+def test_superseded_memory_leads_to_its_successor_and_back(reader, tea):
+    newer = make(tea, 2, title="Green tea at 75")
+    make(tea, 1, title="Green tea at 70", state="superseded", superseded_by=newer, state_reason="Tasted again.")
+    old = html_of(reader.get("/m/1/"))
+    assert 'Superseded by <a class="link" href="/m/2/">Green tea at 75</a>' in old
+    assert "Tasted again." in old
+    assert 'Supersedes <a class="link" href="/m/1/">Green tea at 70</a>' in html_of(reader.get("/m/2/"))
