@@ -288,7 +288,7 @@ def _options(
 def proposal_text(one: ShownSuggestion) -> str:
     """The proposed change in a line."""
     if one.target.kind == "memory":
-        return _numbered(one.target)
+        return _name_with_number(one.target)
     if one.target.kind == "category":
         return " / ".join(one.target.names) or one.target.name
     if one.row.kind in NAME_KINDS:
@@ -296,7 +296,7 @@ def proposal_text(one: ShownSuggestion) -> str:
     return one.target.name
 
 
-def _numbered(memory: Named) -> str:
+def _name_with_number(memory: Named) -> str:
     """The title of a memory with its number, since near-duplicates often have the same title."""
     return f"#{memory.id} {plain_title(memory.name)}"
 
@@ -305,7 +305,7 @@ def queue_row(one: ShownSuggestion, query: ReviewQuery, *, is_current: bool = Fa
     return QueueRow(
         id=one.row.pk,
         url=review_url(query.with_(page=query.page), one.row.pk),
-        title=_numbered(one.subject) if one.subject.kind == "memory" else "",
+        title=_name_with_number(one.subject) if one.subject.kind == "memory" else "",
         proposal=proposal_text(one),
         note=_note(one),
         confidence=one.row.confidence,

@@ -113,15 +113,17 @@ class MatrixPage:
 
     def cell_name(self, row: Line, column: Line, count: int) -> str:
         name = f"{row.label}, {column.label}: {number(count, at_least=self.found.at_least)}"
-        return f"{name}, {self._expected(row, column):,.1f} expected" if self.asked.shade is Shade.TYPICAL else name
+        if self.asked.shade is not Shade.TYPICAL:
+            return name
+        return f"{name}, {self._expected_count(row, column):,.1f} expected"
 
     def cell_shade(self, row: Line, column: Line, count: int) -> str:
         """The class of a cell by its count, or by how far it is from what is expected."""
         if self.asked.shade is Shade.TYPICAL:
-            return _deviation(count, self._expected(row, column))
+            return _deviation(count, self._expected_count(row, column))
         return f"l{math.ceil(_SHADES * math.sqrt(count / self._peak))}" if count else ""
 
-    def _expected(self, row: Line, column: Line) -> float:
+    def _expected_count(self, row: Line, column: Line) -> float:
         return row.count * column.count / self.found.total if self.found.total else 0.0
 
     @cached_property

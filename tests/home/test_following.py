@@ -339,8 +339,8 @@ def test_folders_that_are_not_read_are_not_watched(again, notes, tmp_path):
     assert again() == 1
     while again():
         pass
-    (tmp_path / "other" / "note.md").write_text("# Of others")
-    (notes / "node_modules" / "package" / "readme.md").write_text("# Of a package")
+    (tmp_path / "other" / "note.md").write_text("# Another note")
+    (notes / "node_modules" / "package" / "readme.md").write_text("# Package")
     assert again() == 0
 
 
