@@ -73,6 +73,6 @@ def open_panel(query: SearchQuery, memory_id: int, found: PageAnswer, viewer: Vi
     if detail is None:
         return None
     opened(viewer, [memory_id])
-    memory = build_memory(detail, None, query, viewer.timezone, fact_controls(detail, viewer))
+    memory = build_memory(detail, query, viewer.timezone, fact_controls(detail, viewer))
     history = read_history(detail, viewer, _EVENTS)
     return build_panel(query, found.ids, found.total, memory, history, counts=not query.is_unified)

@@ -25,7 +25,7 @@ from explorer.links import (
 )
 from explorer.markdown import render_markdown
 from memories.models import Memory
-from memories.queries import Around, MemoryDetail, MemoryTitle, memory_version
+from memories.queries import MemoryDetail, MemoryTitle, memory_version
 from search.query import SearchQuery
 from search.similar import SharedTerms, SimilarMemory, SimilarResult
 from text.formatting import day_label, local_time, moment_label, type_family
@@ -136,12 +136,11 @@ class MemoryContext:
 
 def build_memory(
     detail: MemoryDetail,
-    around: Around | None,
     query: SearchQuery | None,
     zone: tzinfo = UTC,
     controls: Mapping[str, Any] | None = None,
 ) -> MemoryContext:
-    """The context of the page of a memory, or of a panel, which shows nothing around it.
+    """The context of the page of a memory, or of a panel.
 
     `query` is the search that led here, if any. `controls` are the fields that edit facts, if the viewer may.
     """
@@ -178,8 +177,8 @@ def build_memory(
             )
             for relationship in detail.relationships
         ),
-        around=_around(memory, around, query, zone) if around else (),
-        around_url=explore_url(_time_around(memory, around, zone)) if around else "",
+        around=tuple(memory_link(near, query, zone, is_here=near.id == memory.pk) for near in detail.around),
+        around_url=explore_url(_time_around(detail, zone)) if detail.around else "",
         similar_url=similar_url(memory.pk, query),
         actions=_actions(memory, fields) if fields else None,
     )
@@ -213,11 +212,11 @@ def _day(instant: datetime | None, zone: tzinfo) -> tuple[FactValue, ...]:
     return (FactValue(day_label(instant, zone), address, moment_label(instant, zone)),)
 
 
-def _time_around(memory: Memory, around: Around, zone: tzinfo) -> SearchQuery:
+def _time_around(detail: MemoryDetail, zone: tzinfo) -> SearchQuery:
     """A query for the project around the memory, wide enough to include the neighbours shown."""
-    shown = [memory.created_at, *(neighbour.created_at for neighbour in (*around.before, *around.after))]
-    query = SearchQuery().only("project", memory.project.slug)
-    return _days_around(query, memory.created_at, zone, _DAYS_AROUND, shown)
+    query = SearchQuery().only("project", detail.memory.project.slug)
+    shown = [near.created_at for near in detail.around]
+    return _days_around(query, detail.memory.created_at, zone, _DAYS_AROUND, shown)
 
 
 def _days_around(
@@ -358,15 +357,6 @@ def _backlinks(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) ->
     return tuple(
         LinkGroup(f"{_relation_label(rel)} this", tuple(memory_link(memory, query, zone) for _, memory in pairs))
         for rel, pairs in groupby(detail.backlinks, key=lambda pair: pair[0])
-    )
-
-
-def _around(memory: Memory, around: Around, query: SearchQuery | None, zone: tzinfo) -> tuple[MemoryLink, ...]:
-    here = MemoryTitle(memory.pk, memory.title, memory.memory_type, memory.state, memory.created_at)
-    return (
-        *(memory_link(neighbour, query, zone) for neighbour in around.before),
-        memory_link(here, query, zone, is_here=True),
-        *(memory_link(neighbour, query, zone) for neighbour in around.after),
     )
 
 

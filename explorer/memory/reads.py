@@ -8,7 +8,7 @@ from django.forms import BoundField
 from access.viewer import Viewer
 from explorer.history.page import HistoryContext, build_history
 from explorer.memory.edit import REPLACED_BY, REPLACES, TERMS, EditForm
-from memories.history import History, memory_history
+from memories.history import history_of
 from memories.queries import MemoryDetail, memory_version
 from memories.recalls import recalls_of
 
@@ -18,7 +18,7 @@ _EVENTS_SHOWN = 20
 def read_history(found: MemoryDetail, viewer: Viewer, limit: int = _EVENTS_SHOWN, before: str = "") -> HistoryContext:
     """The events of a memory that the viewer sees, before one of them if that is named."""
     memory = found.memory
-    events = memory_history(viewer, memory.pk, limit=limit, before=before) or History(memory.pk, ())
+    events = history_of(memory, viewer, limit=limit, before=before)
     may_write, version = viewer.may_write(memory.project_id), memory_version(memory)
     return build_history(
         memory,

@@ -23,7 +23,7 @@ from explorer.memory.page import build_memory, build_similar
 from explorer.memory.reads import fact_controls, read_history
 from memories.history import EventNotFoundError
 from memories.models import Project
-from memories.queries import memory_details, timeline_around
+from memories.queries import memory_details
 from memories.recalls import opened
 from memories.refusals import MemoryNotFoundError
 from memories.services import memory_version_restore
@@ -34,20 +34,21 @@ from web.errors import Refusal
 # Similar memories in a section of another page, and on a page of their own.
 _SIMILAR_IN_SECTION = 8
 _SIMILAR_ON_PAGE = 50
+# Neighbours in time, before the memory and after it.
+_AROUND = 5
 
 
 @require_safe
 @login_required
 def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
     viewer = page_viewer(request)
-    found = memory_details(viewer, [memory_id]).get(memory_id)
+    found = memory_details(viewer, [memory_id], around=_AROUND).get(memory_id)
     if found is None:
         raise Http404(f"There is no memory {memory_id} that you can see.")
-    around = timeline_around(viewer, found.memory)
     if not comes_from_work(request, memory_id):
         opened(viewer, [memory_id])
     controls = fact_controls(found, viewer)
-    context = build_memory(found, around, _origin_query(request), viewer.timezone, controls)
+    context = build_memory(found, _origin_query(request), viewer.timezone, controls)
     try:
         history = read_history(found, viewer, before=request.GET.get("before", ""))
     except EventNotFoundError as error:
