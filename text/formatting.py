@@ -113,3 +113,8 @@ def date_text(text: str) -> str:
     """A date or time from a URL, for people."""
     day = f"{int(text[8:10])} {MONTHS[int(text[5:7]) - 1]} {text[:4]}"
     return f"{day}, {text[11:16]}" if len(text) > 10 else day
+
+
+def verb_text(name: str) -> str:
+    """The type of a link or a relationship, in words."""
+    return name.replace("_", " ").replace("-", " ")
