@@ -16,7 +16,7 @@ from explorer.categories.requests import (
     ConceptListRequest,
 )
 from explorer.history.api import ChangesRequest
-from explorer.memory.batch_api import Batch
+from explorer.memory.bulk_api import Batch
 from explorer.sessions.context import ContextRequest
 from memories.records import MemoryChanges, StrictMemoryRecord
 from search.facets import FACET

@@ -12,8 +12,8 @@ from agent_tools.rows import index_cells, warning_lines
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
 from curation.suggestions.queries import suggestions_matching
-from explorer.explore.take_out import search_arguments
 from explorer.explore.timeline_api import cut_title
+from explorer.links import search_arguments
 from explorer.sessions.context import ContextRequest
 from explorer.sessions.context import session_context as context_of
 from memories.queries import visible_to

@@ -9,7 +9,7 @@ from access.viewer import Viewer
 from agent_tools.workflow import WORKFLOW as WORKFLOW
 from categories.local_texts import as_projects, known_terms
 from categories.queries import CategoryNode, Term, category_nodes, concept_terms, entity_terms
-from explorer.graph.node_reads import relationship_detail
+from explorer.graph.neighbourhood import relationship_detail
 from search.facets import FACET
 from search.query import ALIASES, SearchQuery
 from search.result import HitDetail

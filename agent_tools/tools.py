@@ -30,7 +30,7 @@ from agent_tools.rows import (
     written,
 )
 from explorer.explore.timeline_api import cut_title
-from explorer.memory.batch_api import Batch, batch_of
+from explorer.memory.bulk_api import Batch, batch_of
 from memories.history import rivals_of, superseded_by
 from memories.models import Memory, Project
 from memories.recalls import recalled

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 
 from explorer.explore.answer import PageAnswer
-from explorer.explore.arrangement import USUAL, Arrangement
 from explorer.explore.cards import (
     HitCard,
     KnownLink,
@@ -44,7 +43,7 @@ from explorer.links import (
     text_url,
     why_not_url,
 )
-from explorer.page_query import PageQuery, View
+from explorer.page_query import USUAL, Arrangement, PageQuery, View
 from search.facets import FACET, STATES
 from search.histogram_split import SPLIT_KEYS
 from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort

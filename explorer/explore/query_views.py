@@ -8,7 +8,6 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
-from explorer.explore.arrangement import USUAL, ArrangementForm
 from explorer.explore.page import build_verdict, problem_notices
 from explorer.explore.sidebar import HiddenField
 from explorer.explore.values_page import build_values_context
@@ -27,6 +26,7 @@ from explorer.http import (
     wants_fragment,
 )
 from explorer.links import explore_url
+from explorer.page_query import USUAL, ArrangementForm
 from search.facets import FACET, FACETS
 from search.query import SearchQuery
 from search.result import FacetListing
