@@ -24,8 +24,7 @@ from explorer.explore.arrangement import Arrangement
 from explorer.page_query import PageQuery
 from search.query import ALIASES
 from search.saved_views import default_view_id, openable_views
-from text.dates import zone_names
-from text.formatting import number
+from text.formatting import number, zone_names
 from web.params import Pair, Params, pairs_of
 from web.templates import render_block
 from web.timing import Stopwatch, server_timing

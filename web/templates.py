@@ -15,7 +15,7 @@ from django_htmx.jinja import htmx_script
 from jinja2 import Environment
 
 from text.formatting import day_label, day_text, moment_label, number, plural, type_family
-from text.titles import plain_title
+from text.highlight import plain_title
 
 
 def environment(**options: Any) -> Environment:

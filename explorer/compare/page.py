@@ -17,7 +17,7 @@ from search.query import SearchQuery
 from search.result import Hit, SearchWarning
 from search.slices import SEARCHES, Asked, with_value
 from text.formatting import day_label, listed, memories, number, plural, type_family
-from text.titles import plain_title
+from text.highlight import plain_title
 
 _WAYS = ((DATE_KEY, "Periods"), ("agent", "Agents"), ("project", "Projects"), (SEARCHES, "Searches"))
 _MORE = 100

@@ -29,7 +29,7 @@ from memories.queries import Around, MemoryDetail, MemoryTitle, memory_version
 from search.query import SearchQuery
 from search.similar import SharedTerms, SimilarMemory, SimilarResult
 from text.formatting import day_label, local_time, moment_label, type_family
-from text.titles import plain_title
+from text.highlight import plain_title
 
 _DAYS_AROUND = 3
 
