@@ -28,7 +28,7 @@ BUNDLES = {
 }
 
 
-class ModuleStorage(CompressedManifestStaticFilesStorage):
+class ModuleStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # without annotations
     """Stores files under names with their hash, by which scripts import each other too."""
 
     support_js_module_import_aggregation = True

@@ -16,8 +16,7 @@ from search.compare import Comparison, Difference, Side, cut_notice
 from search.facets import DATE_KEY, FACET, FACETS
 from search.query import SearchQuery
 from search.slices import SEARCHES, Asked, with_value
-from text.formatting import day_label, listed, memories, number, plural, type_family
-from text.highlight import plain_title
+from text.formatting import listed, memories, number, plural
 
 _WAYS = ((DATE_KEY, "Periods"), ("agent", "Agents"), ("project", "Projects"), (SEARCHES, "Searches"))
 _MORE, _MOST = 100, 200

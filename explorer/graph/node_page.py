@@ -7,7 +7,15 @@ from datetime import UTC, datetime, tzinfo
 from categories.queries import Term
 from explorer.explore.histogram_plot import Plot, build_plot
 from explorer.explore.page import Notice
-from explorer.graph.labels import both_url, evidence_link, names_or_name, relationship_notes, term_url, toggled, warning_notices
+from explorer.graph.labels import (
+    both_url,
+    evidence_link,
+    names_or_name,
+    relationship_notes,
+    term_url,
+    toggled,
+    warning_notices,
+)
 from explorer.graph.neighbourhood import Edge, Neighbourhood, NodeNeighbour
 from explorer.graph.node_reads import NodeDetail
 from explorer.graph.params import SAME_MEMORY, AroundRequest

@@ -12,16 +12,24 @@ from django.utils.safestring import SafeString
 
 from categories.models import Entity
 from categories.queries import CategoryNode, Term
-from explorer.links import category_url, duplicates_url, explore_url, filter_url, memory_url, node_url, session_url, similar_url, why_not_url
+from explorer.links import (
+    category_url,
+    duplicates_url,
+    explore_url,
+    filter_url,
+    memory_url,
+    node_url,
+    session_url,
+    similar_url,
+    why_not_url,
+)
 from explorer.markdown import render_markdown
 from memories.models import Memory
 from memories.queries import MemoryDetail, ResolvedLink, memory_version
 from search.query import SearchQuery
 from search.similar import SharedTerms, SimilarMemory, SimilarResult
-from text.formatting import day_label, local_time, moment_label, type_family
-from text.highlight import plain_title
-from text.formatting import verb_text
-from text.titles import title_or_number
+from text.formatting import day_label, local_time, moment_label, verb_text
+from text.highlight import title_or_number
 
 _DAYS_AROUND = 3
 

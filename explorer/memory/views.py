@@ -10,7 +10,16 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from explorer.history.page import read_history
-from explorer.http import PageRequest, comes_from_work, page_response, page_viewer, private, read_query, return_url, wants_fragment
+from explorer.http import (
+    PageRequest,
+    comes_from_work,
+    page_response,
+    page_viewer,
+    private,
+    read_query,
+    return_url,
+    wants_fragment,
+)
 from explorer.links import filter_url, memory_url, similar_url
 from explorer.memory.edit import fact_controls
 from explorer.memory.page import MemoryPage, shared_values, similar_groups
