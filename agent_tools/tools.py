@@ -8,7 +8,6 @@ from access.viewer import Viewer
 from agent_tools.calls import (
     DATES,
     Arguments,
-    items_of,
     pairs_of_arguments,
     query_of,
     read_model,
@@ -16,6 +15,7 @@ from agent_tools.calls import (
     split_output_options,
 )
 from agent_tools.rendering import render_rows, unified_head, unified_row
+from agent_tools.result_ids import items_of
 from agent_tools.rows import (
     call_text,
     changes_text,
@@ -37,9 +37,9 @@ from memories.recalls import recalled
 from memories.records import SUPERSEDES_REL, MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.services import memory_create, memory_link, memory_update, memory_upsert
 from search.facets import FACET
-from search.near_duplicates import near_duplicates
 from search.result import HitDetail
 from search.run import run
+from search.similar import near_duplicates
 from search.timeline import TimelineRequest, timeline
 from search.unified.service import unified
 from web.errors import close_to

@@ -23,8 +23,7 @@ from access.viewer import Viewer, viewer_of_user
 from explorer.page_query import Arrangement, PageQuery
 from search.query import ALIASES
 from search.saved_views import default_view_id, openable_views
-from text.dates import zone_names
-from text.formatting import number
+from text.formatting import number, zone_names
 from web import command_line
 from web.params import Pair, Params, pairs_of
 from web.templates import render_block

@@ -11,9 +11,8 @@ from django.urls import reverse
 
 from categories.kinds import TERM_KINDS
 from explorer.page_query import PageQuery
-from search.query import SearchQuery
+from search.query import SearchQuery, plain
 from search.result import SearchResult
-from search.slices import plain
 from text.formatting import number
 
 

@@ -9,8 +9,8 @@ from django import forms
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from search.facets import FACET, FACETS
-from search.histogram_split import SPLIT_KEYS
 from search.query import VIEW, SearchQuery
+from search.run import SPLIT_KEYS
 from search.saved_views import stored_form
 from web.params import Pair, sorted_values
 from web.validation import Problem

@@ -16,7 +16,7 @@ from django_htmx.jinja import htmx_script
 from jinja2 import Environment
 
 from text.formatting import day_label, day_text, moment_label, number, plural, type_family, verb_text
-from text.titles import plain_title, title_or_number
+from text.highlight import plain_title, title_or_number
 
 
 def environment(**options: Any) -> Environment:

@@ -13,7 +13,8 @@ from explorer.links import explore_url, memory_url
 from explorer.page_query import PageQuery
 from search.compare import compare
 from search.matrix import matrix
-from search.slices import Asked, CompareRequest, plain, split_slices
+from search.query import plain
+from search.slices import Asked, CompareRequest, split_slices
 from web.timing import server_timing
 
 

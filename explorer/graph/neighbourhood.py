@@ -25,7 +25,7 @@ from explorer.graph.queries import (
     open_graph,
     stated_edges,
 )
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import Counts, Engine, EngineQuery, EngineTimeoutError, FacetRequest, Filter
 from search.facet_counts import TIED, by_count_and_name
 from search.facets import DEFAULT_STATES, FACET
@@ -34,7 +34,6 @@ from search.hits import load_hits
 from search.query import Interval, Sort
 from search.ranking import Ranked
 from search.result import Hit, SearchWarning
-from search.snapshots import snapshot
 from search.unified.rows import StoredRelationship, relationship_rows
 from search.unified.vocabulary import evidence_of
 from text.analysis import fold

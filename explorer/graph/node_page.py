@@ -19,12 +19,7 @@ from explorer.graph.labels import (
     warning_notices,
 )
 from explorer.graph.neighbourhood import Edge, Neighbourhood, NodeDetail, NodeNeighbour
-from explorer.graph.queries import (
-    ENTITY,
-    KINDS,
-    NodeKind,
-    StatedEdge,
-)
+from explorer.graph.queries import ENTITY, KINDS, NodeKind, StatedEdge
 from explorer.graph.svg import Drawing, build_drawing, strongest
 from explorer.links import Link
 from search.query import SearchQuery

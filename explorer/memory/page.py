@@ -29,7 +29,7 @@ from memories.queries import MemoryDetail, ResolvedLink, memory_version
 from search.query import SearchQuery
 from search.similar import SharedTerms, SimilarMemory, SimilarResult
 from text.formatting import day_label, local_time, moment_label, verb_text
-from text.titles import title_or_number
+from text.highlight import title_or_number
 
 _DAYS_AROUND = 3
 

@@ -45,9 +45,8 @@ from memories.queries import MemoryDetail, memory_details
 from memories.recalls import opened
 from memories.refusals import MemoryNotFoundError, NotAllowedError
 from memories.services import memory_version_restore
-from search.near_duplicates import near_duplicates
 from search.query import SearchQuery
-from search.similar import SimilarRequest, similar_memories
+from search.similar import SimilarRequest, near_duplicates, similar_memories
 from web.errors import Refusal
 
 # Similar memories in a section of another page, and on a page of their own.
