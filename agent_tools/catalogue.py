@@ -8,7 +8,7 @@ from agent_tools.calls import Tool
 from agent_tools.outputs import LIST, NUMBER, SWITCH, TEXT
 from agent_tools.rendering import DEFAULT_TOKENS, OutputOptions
 from agent_tools.workflow import WORKFLOW
-from explorer.categories.requests import (
+from explorer.categories.schemas import (
     CATEGORY_SORTS,
     CONCEPT_SORTS,
     CategoryListRequest,

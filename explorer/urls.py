@@ -9,7 +9,6 @@ from explorer.map import views as map_view
 from explorer.memory import views as memory_views
 from explorer.sessions import views as session_views
 from explorer.status import views as status_views
-from explorer.views import feeds as view_feeds
 from explorer.views import views as saved_view_pages
 
 app_name = "explorer"
@@ -37,8 +36,8 @@ urlpatterns = [
     path("views/<int:view_id>/edit/", saved_view_pages.edit_view, name="edit_view"),
     path("views/<int:view_id>/mark/", saved_view_pages.mark_view, name="mark_view"),
     path("views/<int:view_id>/delete/", saved_view_pages.delete_view, name="delete_view"),
-    path("views/<int:view_id>/feed/", view_feeds.feed_settings, name="view_feed"),
-    path("feed/", view_feeds.feed, name="feed"),
+    path("views/<int:view_id>/feed/", saved_view_pages.feed_settings, name="view_feed"),
+    path("feed/", saved_view_pages.feed, name="feed"),
     path("sessions/", session_views.sessions, name="sessions"),
     path("sessions/<int:session_id>/", session_views.session, name="session"),
     path("status/", status_views.status, name="status"),

@@ -20,7 +20,7 @@ from categories.local_texts import as_array
 from categories.queries import Term
 from categories.text_projects import READABLE_ALIASES
 from categories.vocabulary_cache import CachedCategory, Tree
-from explorer.categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.categories.schemas import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.categories.visible_tree import (
     CategoryChild,
     CategoryDescription,

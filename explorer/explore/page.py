@@ -13,13 +13,14 @@ from explorer.explore.cards import (
     HitCard,
     KnownLink,
     ResultCard,
+    ResultsTable,
     build_cards,
     build_known,
     build_result_cards,
+    build_table,
     found_by_kind,
 )
 from explorer.explore.histogram_plot import Option, Plot, build_plot
-from explorer.explore.results_table import ResultsTable, build_table
 from explorer.explore.sidebar import (
     Chip,
     HiddenField,
