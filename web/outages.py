@@ -1,4 +1,4 @@
-"""A database that cannot be reached: the probe, which errors mean that, what is answered then, and its lines in the log."""
+"""A database that cannot be reached: the probe, the errors that mean it, what is answered, and the lines of the log."""
 
 import json
 import logging
