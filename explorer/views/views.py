@@ -31,10 +31,10 @@ from explorer.http import (
 from explorer.links import explore_url, memory_url
 from explorer.views.page import (
     ViewForm,
-    build_rows,
     describe,
     found_now,
     in_view,
+    new_link,
     page_query_of,
     presentation_of,
     ready_made,
@@ -76,15 +76,17 @@ def views(request: PageRequest) -> HttpResponse:
     viewer = page_viewer(request)
     found = openable_views(viewer)
     counted = wants_fragment(request) or "counts" in request.GET
-    rows = build_rows(found, count_views(found, viewer) if counted else {})
     context = {
         "groups": [
-            ("Pinned", [row for row in rows if row.pinned]),
-            ("Mine", [row for row in rows if row.is_own and not row.pinned]),
-            ("Of the team", [row for row in rows if not row.is_own and not row.pinned]),
+            ("Pinned", [one for one in found if one.pinned]),
+            ("Mine", [one for one in found if one.is_own and not one.pinned]),
+            ("Of the team", [one for one in found if not one.is_own and not one.pinned]),
         ],
-        "total": len(rows),
+        "total": len(found),
         "counted": counted,
+        "counts": count_views(found, viewer) if counted else {},
+        "new_link": new_link,
+        "parts_of": lambda one: describe(page_query_of(one)),
         "most_counted": MOST_COUNTED,
         "ready_made": ready_made(viewer if counted else None),
     }
