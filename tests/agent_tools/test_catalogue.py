@@ -8,10 +8,8 @@ import pytest
 from agent_tools.answers import offered
 from agent_tools.calls import FACETS_ARGUMENT, names_of
 from agent_tools.catalogue import PROFILES, TOOL, TOOLS
-from agent_tools.history_tools import RestoreRequest
-from agent_tools.memory_tools import SimilarTo
 from agent_tools.rendering import OutputOptions
-from agent_tools.tools import MemoryLinkRequest, MemoryRef
+from agent_tools.tools import MemoryLinkRequest, MemoryRef, RestoreRequest, SimilarTo
 from agent_tools.vocabulary_tools import AboutRequest
 from agent_tools.workflow import WORKFLOW
 from search.facets import FACETS
