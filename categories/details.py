@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from access.audit import audit
+from access.viewer import audit
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import slug_of
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, RELATIONSHIPS, terms_refresh

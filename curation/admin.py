@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
+from access.admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from categories.kinds import VOCABULARIES
 from categories.local_texts import TermTexts, as_array, texts_of
 from categories.models import Category, Concept, Entity, FormerPath, LocalText, Relationship, TagAlias

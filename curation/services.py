@@ -10,10 +10,9 @@ from django.db.models import Q
 from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 
-from access.audit import audit
 from access.limits import Buckets
 from access.models import AuditEvent
-from access.viewer import Viewer
+from access.viewer import Viewer, audit
 from categories.kinds import VOCABULARIES
 from categories.models import MadeBy, Relationship
 from categories.searched_terms import SEARCHED_KINDS, terms_refresh

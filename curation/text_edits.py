@@ -10,8 +10,7 @@ from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.db.models.functions import Lower
 
-from access.audit import audit
-from access.viewer import Viewer
+from access.viewer import Viewer, audit
 from categories.models import Category, Concept, Entity, LocalText, Relationship
 from categories.paths import clean_name
 from categories.searched_terms import RELATIONSHIPS, SEARCHED_KINDS, terms_refresh

@@ -13,9 +13,7 @@ from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
-from memories.bulk_copy import LINK_TABLES, insert_block
 from memories.history import value_before, values_at
-from memories.locking import lock_writable, store_change
 from memories.models import Memory, Project, Session
 from memories.queries import visible_to
 from memories.records import MAX_LIST, SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord, derived_title
@@ -43,7 +41,7 @@ from memories.resolve import (
     sessions_ensure,
     source_of,
 )
-from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
+from memories.snapshot import LINK_TABLES, MemorySnapshot, NamedLink, Ref, content_hash_of, insert_block
 from memories.storage import (
     changed_fields,
     corpus_bump,
@@ -57,9 +55,11 @@ from memories.storage import (
 )
 from memories.supersession import (
     changed_successor,
+    lock_writable,
     memory_supersede,
     refuse_beside_successor,
     refuse_cycle,
+    store_change,
     supersede_all,
     take_supersession,
     without_successor,

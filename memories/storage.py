@@ -20,23 +20,26 @@ from access.viewer import Viewer
 from categories.models import CategoryLink, ConceptLink, EntityLink
 from categories.paths import clean_name
 from categories.services import category_lineages
-from memories.bulk_copy import (
+from memories.changes import changes_record, kind_of_change
+from memories.models import Corpus, Memory, MemoryLink, Project, Session
+from memories.records import SUPERSEDED_BY_REL
+from memories.snapshot import (
     COPY_MEMORIES,
     LINK_TABLES,
     LINKED,
     SCALARS,
     InsertBlock,
+    MemorySnapshot,
+    NamedLink,
+    Ref,
     array_literal,
+    content_hash_of,
     copy_lines,
     link_columns,
     links_copy,
     ref_lines,
     refs_copy,
 )
-from memories.changes import changes_record, kind_of_change
-from memories.models import Corpus, Memory, MemoryLink, Project, Session
-from memories.records import SUPERSEDED_BY_REL
-from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
 from memories.terms import MemoryText, memories_terms
 
 _MOMENTS = ("created_at", "happened_at", "updated_at", "valid_from", "valid_to")

@@ -9,9 +9,8 @@ from django.apps import apps
 from django.db import connection, models, transaction
 from django.utils import timezone
 
-from access.audit import audit
 from access.models import AuditEvent
-from access.viewer import Viewer
+from access.viewer import Viewer, audit
 from categories.kinds import VOCABULARIES, VocabularyKind
 from categories.models import Category, Entity, EntityLink, Relationship
 from categories.searched_terms import terms_refresh_all

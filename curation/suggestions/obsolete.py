@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from django.utils import timezone
 
-from access.audit import audit
-from access.viewer import Viewer
+from access.viewer import Viewer, audit
 from categories.kinds import VOCABULARIES
 from categories.local_texts import known_terms
 from curation.suggestions.models import Suggestion
