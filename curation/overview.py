@@ -9,7 +9,7 @@ from django.urls import reverse
 from access.viewer import Viewer, may_write_everything
 from categories.kinds import VOCABULARIES
 from curation.suggestions.background import is_searching
-from curation.suggestions.pages import groups_url, proposal_text, review_url
+from curation.suggestions.pages import groups_url, review_url
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
 from curation.suggestions.queries import (
@@ -149,7 +149,7 @@ def _plural(kind: str) -> str:
 def _pairs(pairs: Sequence[ShownSuggestion], counts: dict[str, int]) -> Iterator[Task]:
     for kind, one, many, end in _PAIRS:
         if count := counts.get(kind.value, 0):
-            surest = next((proposal_text(pair) for pair in pairs if pair.row.kind == kind), "")
+            surest = next((pair.proposal for pair in pairs if pair.row.kind == kind), "")
             yield Task(
                 number(count),
                 f"{one if count == 1 else many} {end}",
@@ -164,13 +164,12 @@ def _proposals(viewer: Viewer, counts: dict[str, int]) -> Iterator[Task]:
         if not (count := counts.get(kind.value, 0)):
             continue
         query = ReviewQuery(kind=kind.value)
-        groups, total = proposals_of(viewer, query, 1, 0)
-        name = " / ".join(groups[0].named.names) or groups[0].named.name
+        (first, *_), total = proposals_of(viewer, query, 1, 0)
         many = "categories" if kind == Kind.CATEGORY else "concepts"
         yield Task(
             number(total),
             f"{kind.value if total == 1 else many} proposed for memories",
-            f"{plural(count, 'suggestion')}, grouped. The first: {name} for {memories(groups[0].count)}",
+            f"{plural(count, 'suggestion')}, grouped. The first: {first.named.label} for {memories(first.count)}",
             Link("Answer", groups_url(query), f"Answer the proposals of {many}"),
         )
 
@@ -222,4 +221,4 @@ def _repeated(viewer: Viewer, counts: dict[str, int]) -> Iterator[Task]:
 
 def _first(viewer: Viewer, kind: Kind) -> str:
     rows = with_names(suggestions_matching(viewer, ReviewQuery(kind=kind.value))[:1], viewer)
-    return proposal_text(rows[0]) if rows else ""
+    return rows[0].proposal if rows else ""
