@@ -92,7 +92,7 @@ class ShownMemory:
     similarity: float | None = None
 
     @property
-    def beginning(self) -> str:
+    def shown_text(self) -> str:
         """The part of its text that is shown."""
         return self.content[:SHOWN_TEXT]
 
@@ -140,9 +140,9 @@ def evidence_of(viewer: Viewer, shown: ShownSuggestion) -> Evidence:
     row = shown.row
     if row.kind in (Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED):
         memories = _memories(viewer, [row.subject_id, row.target_id], content=True)
-        return Evidence(texts=_texts(row, memories.get(row.subject_id or 0), memories.get(row.target_id or 0)))
+        return Evidence(texts=_compared_texts(row, memories.get(row.subject_id or 0), memories.get(row.target_id or 0)))
     if row.kind == Kind.CATEGORY:
-        texts = _texts(row, _memories(viewer, [row.subject_id], content=True).get(row.subject_id or 0))
+        texts = _compared_texts(row, _memories(viewer, [row.subject_id], content=True).get(row.subject_id or 0))
         near = dict(row.evidence.get("neighbours", []))
         found = _memories(viewer, list(near)[:_SHOWN])
         supporting = [replace(found[pk], similarity=near[pk]) for pk in list(near)[:_SHOWN] if pk in found]
@@ -154,7 +154,7 @@ def evidence_of(viewer: Viewer, shown: ShownSuggestion) -> Evidence:
             alternatives=_alternatives(viewer, row),
         )
     if row.kind == Kind.CONCEPT:
-        texts = _texts(row, _memories(viewer, [row.subject_id], content=True).get(row.subject_id or 0))
+        texts = _compared_texts(row, _memories(viewer, [row.subject_id], content=True).get(row.subject_id or 0))
         others = _with_concept(viewer, row)
         having = others.exclude(pk=row.subject_id or 0).order_by("-created_at", "-id")
         return Evidence(
@@ -166,16 +166,18 @@ def evidence_of(viewer: Viewer, shown: ShownSuggestion) -> Evidence:
     return Evidence(sides=(_side(viewer, row, shown.subject), _side(viewer, row, shown.target)))
 
 
-def _texts(row: Suggestion, memory: ShownMemory | None, other: ShownMemory | None = None) -> tuple[ShownText, ...]:
+def _compared_texts(
+    row: Suggestion, memory: ShownMemory | None, other: ShownMemory | None = None
+) -> tuple[ShownText, ...]:
     if memory is None:
         return ()
     if other is None:
-        return (_text(memory, "", with_marked(memory.beginning, [row.evidence.get("phrase", "")])),)
+        return (_text(memory, "", with_marked(memory.shown_text, [row.evidence.get("phrase", "")])),)
     if row.kind == Kind.MEMORY_DUPLICATE:
-        one, two = with_differences(memory.beginning, other.beginning)
+        one, two = with_differences(memory.shown_text, other.shown_text)
         return _text(memory, "will be superseded", one), _text(other, "will be kept", two)
-    marked = with_marked(other.beginning, [row.evidence.get("sentence", "")])
-    return _text(memory, "older", [Piece(memory.beginning)]), _text(other, "newer", marked)
+    marked = with_marked(other.shown_text, [row.evidence.get("sentence", "")])
+    return _text(memory, "older", [Piece(memory.shown_text)]), _text(other, "newer", marked)
 
 
 def _text(memory: ShownMemory, role: str, pieces: Iterable[Piece]) -> ShownText:

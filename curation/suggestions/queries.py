@@ -64,6 +64,16 @@ class Named:
         return f"#{self.id} {plain_title(self.name)}" if self.kind == "memory" else " / ".join(self.names) or self.name
 
     @property
+    def ref(self) -> str:
+        """Its name in addresses."""
+        return self.name if self.kind == "tag" else str(self.id)
+
+    @property
+    def known_as(self) -> str:
+        """Its name in operations."""
+        return self.name if self.kind == "tag" else f"#{self.id}"
+
+    @property
     def short_name(self) -> str:
         return self.name if len(self.name) <= 30 else f"{self.name[:29]}…"
 
