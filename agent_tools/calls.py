@@ -17,11 +17,11 @@ from explorer.categories.visible_tree import CategoryNotFoundError
 from explorer.graph.node_reads import relationship_detail
 from explorer.graph.path_page import PathEndError
 from explorer.graph.queries import NameUnknownError
-from memories.history import EventNotFoundError
 from memories.records import MemoryRecord
 from memories.refusals import (
     AlreadyExistsError,
     ChangeRefusedError,
+    EventNotFoundError,
     MemoryNotFoundError,
     NotAllowedError,
     NoVersionError,
@@ -162,10 +162,18 @@ def pairs_of_arguments(arguments: Arguments) -> list[tuple[str, str]]:
     return pairs
 
 
+def wrong_argument(name: str, what: str, suggestion: str) -> QueryError:
+    """The error of one argument."""
+    return QueryError([Problem(name, what, suggestion)])
+
+
+def with_size(pairs: list[Pair], size: int) -> list[Pair]:
+    """The pairs with a size of pages, unless they have one."""
+    return pairs if {"limit", "page_size"} & {key for key, _ in pairs} else [*pairs, ("page_size", str(size))]
+
+
 def query_of(arguments: Arguments, size: int) -> SearchQuery:
-    pairs = pairs_of_arguments(arguments)
-    if not {"limit", "page_size"} & {key for key, _ in pairs}:
-        pairs.append(("page_size", str(size)))
+    pairs = with_size(pairs_of_arguments(arguments), size)
     return count_results(SearchQuery.from_pairs(pairs), pairs)
 
 

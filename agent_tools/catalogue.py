@@ -4,7 +4,7 @@ start."""
 from collections.abc import Iterable
 from typing import Any
 
-from agent_tools import chatgpt, tools, vocabulary_tools
+from agent_tools import category_tools, chatgpt, tools, vocabulary_tools, writing_tools
 from agent_tools.calls import Shape, Tool
 from agent_tools.rendering import DEFAULT_TOKENS, OutputOptions
 from agent_tools.workflow import WORKFLOW
@@ -285,7 +285,7 @@ CORE = (
     Tool(
         "list_categories",
         "Categories with counts.",
-        vocabulary_tools.list_categories,
+        category_tools.list_categories,
         CATEGORIES,
         {
             "sort_by": _choice(CATEGORY_SORTS),
@@ -299,7 +299,7 @@ CORE = (
     Tool(
         "category_search",
         "What is in a category: name, path, alias or id.",
-        vocabulary_tools.category_search,
+        category_tools.category_search,
         CATEGORY,
         {
             "category": TEXT,
@@ -314,7 +314,7 @@ CORE = (
     Tool(
         "list_concepts_in_category",
         "The concepts of a category's memories.",
-        vocabulary_tools.list_concepts_in_category,
+        category_tools.list_concepts_in_category,
         CONCEPTS,
         {
             "category": TEXT,
@@ -330,7 +330,7 @@ CORE = (
         "store_memory",
         "Remember something lasting. Search first: better update. The same external_id replaces. Also takes"
         " importance, authors, links, source_url.",
-        tools.store_memory,
+        writing_tools.store_memory,
         WRITTEN,
         {
             "content": {"type": "string", "description": "Markdown"},
@@ -350,7 +350,7 @@ CORE = (
         "update_memory",
         "Change fields; a list given replaces the old one. state=deleted takes it out of sight. if_match: only that"
         " version. Also takes what store_memory takes.",
-        tools.update_memory,
+        writing_tools.update_memory,
         WRITTEN,
         {
             "id": NUMBER,
@@ -372,7 +372,7 @@ CORE = (
     Tool(
         "relate",
         "Link a memory to another of its project.",
-        tools.relate,
+        writing_tools.relate,
         WRITTEN,
         {
             "id": NUMBER,
@@ -418,7 +418,7 @@ FURTHER = (
     Tool(
         "changes",
         "What was created, edited … since 7d or a date, oldest first; after: its cursor.",
-        tools.changes,
+        writing_tools.changes,
         CHANGES,
         {"since": TEXT, "after": TEXT, "project": LIST, "kind": LIST, "limit": NUMBER},
         inputs=(ChangesRequest, OutputOptions),
@@ -426,17 +426,17 @@ FURTHER = (
     Tool(
         "history",
         "Changes of a memory, newest first, with values before and after.",
-        tools.history,
+        writing_tools.history,
         HISTORY,
         {"id": NUMBER, "limit": NUMBER},
-        inputs=(tools.HistoryOf, OutputOptions),
+        inputs=(writing_tools.HistoryOf, OutputOptions),
         required=("id",),
     ),
     Tool(
         "restore",
         "Undelete a memory, take it back to after an event of its history, or undo a forget. despite_successor: also"
         " what was superseded.",
-        tools.restore,
+        writing_tools.restore,
         RESTORED,
         {
             "id": NUMBER,
@@ -451,10 +451,10 @@ FURTHER = (
     Tool(
         "forget",
         "Delete all memories that search's filters find: first a preview, then with its token.",
-        tools.forget,
+        writing_tools.forget,
         FORGOTTEN,
         {"query": TEXT, "tag": LIST, "reason": TEXT, "token": TEXT},
-        inputs=(SearchQuery, tools.ForgetRequest),
+        inputs=(SearchQuery, writing_tools.ForgetRequest),
         scope="write",
         destructive=True,
         idempotent=False,

@@ -127,16 +127,22 @@ def render_rows(
         left = len(rows) - n
         return reply_of(shaped[:n], f"{left} of {len(rows)} {name}, for max_tokens={options.max_tokens}: {advice(n)}")
 
-    whole = reply_of(shaped, "")
-    if not rows or estimated_tokens(whole) <= options.max_tokens:
-        return whole
-    low, high = 0, len(rows) - 1
+    n = _most_that_fit(len(rows), lambda n: first(n) if n < len(rows) else reply_of(shaped, ""), options)
+    if n == len(rows):
+        return reply_of(shaped, "")
+    return first(n) if n else _first_row_cut(shaped, options, reply_of, advice, name)
+
+
+def _most_that_fit(rows: int, reply_of: Callable[[int], Reply], options: OutputOptions) -> int:
+    """The most rows with which a reply fits the budget: usually all, so that is tried first."""
+    low, middle, high = 0, rows, rows
     while low < high:
+        if estimated_tokens(reply_of(middle)) <= options.max_tokens:
+            low = middle
+        else:
+            high = middle - 1
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if estimated_tokens(first(middle)) <= options.max_tokens else (low, middle - 1)
-    if low:
-        return first(low)
-    return _first_row_cut(shaped, options, reply_of, advice, name)
+    return low
 
 
 def render_tables(
@@ -155,13 +161,7 @@ def render_tables(
         notes = {"left_out": f"{', '.join(left)}, for max_tokens={options.max_tokens}: {advice}"} if left else {}
         return _encode_table({**head, **notes}, included, options)
 
-    low, high = 0, len(rows)
-    while low < high:
-        middle = (low + high + 1) // 2
-        # Usually all rows fit, so try that first.
-        middle = high if high == len(rows) else middle
-        low, high = (middle, high) if estimated_tokens(first(middle)) <= options.max_tokens else (low, middle - 1)
-    return first(low)
+    return first(_most_that_fit(len(rows), first, options))
 
 
 def _first_row_cut(

@@ -17,10 +17,9 @@ from categories.models import Category, Concept, Entity
 from categories.queries import aliases_of_tags, category_nodes
 from categories.text_projects import AliasProjects, readable_aliases, readable_description, row_holds
 from curation.forms import OperationForm, RetagForm, SplitForm, forms_of, term_name
-from curation.memory_edits import MOST_MERGED
+from curation.memory_operations import MOST_MERGED
 from curation.queries import find_term, labels, visible_relationships, visible_terms
 from curation.working_copy import TermRef
-from explorer.explore.page import Notice, problem_notices
 from explorer.explore.sidebar import HiddenField, criteria, form_fields
 from explorer.links import explore_url, filter_url
 from memories.models import Memory, Project
@@ -30,7 +29,6 @@ from search.query import FacetScope, SearchQuery
 from search.result import HitDetail, SearchResult
 from search.run import run
 from text.formatting import listed
-from web.validation import Problem
 
 SHOWN_RELATIONS = 30
 
@@ -227,14 +225,6 @@ _SAMPLES = 5
 _TICKED = 10
 # The end of an address of results on which those memories are ticked that were ticked before.
 TICKED_AGAIN = "#chosen"
-
-
-def retag_notices(problems: Iterable[Problem], memories: Sequence[int] | None) -> tuple[Notice, ...]:
-    """Why nothing can be edited: without a parameter that could not be read, too many memories would match."""
-    notices = problem_notices(problems)
-    if memories is not None and not memories:
-        notices = (*notices, Notice("No memory is chosen: tick some, or take all that match.", is_error=True))
-    return notices
 
 
 def retag_page(

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import connection
 
 from categories.kinds import VOCABULARIES
-from curation.working_copy import TableRow
+from curation.working_copy import TableRow, TermRef, WorkingCopy
 
 # Columns computed from the others: refreshed afterwards, never compared.
 DERIVED = ("terms", "terms_hash")
@@ -58,6 +58,50 @@ def _json_rows(statement: str, parameters: Mapping[str, Any]) -> list[TableRow]:
 def load_json(value: Any) -> Any:
     """A value of type jsonb, which a cursor gives as text or decoded."""
     return json.loads(value) if isinstance(value, str) else value
+
+
+def working_copy_of(kind: str, refs: Iterable[TermRef]) -> WorkingCopy:
+    """A working copy of terms of a kind, with the rows that refer to them."""
+    if kind == "category":
+        # The whole tree: paths are unique among all categories.
+        return WorkingCopy(
+            {
+                "category": read_rows("category"),
+                "former_path": read_rows("former_path"),
+                "local_text": read_rows("local_text", "kind = 'category'"),
+            }
+        )
+    parameters = {"kind": kind, "refs": list(refs)}
+    local_texts = read_rows(
+        "local_text",
+        "kind = 'tag' AND (tag = ANY(%(refs)s) OR lower(text) = ANY(%(refs)s) AND role <> 'description')"
+        if kind == "tag"
+        else "kind = %(kind)s AND term_id = ANY(%(refs)s::bigint[])",
+        parameters,
+    )
+    if kind == "tag":
+        aliases = read_rows("tag_alias", "tag = ANY(%(refs)s) OR alias = ANY(%(refs)s)", parameters)
+        return WorkingCopy({"tag_alias": aliases, "local_text": local_texts})
+    if kind == "concept":
+        condition = (
+            "id = ANY(%(refs)s) OR broader_ids && %(refs)s::integer[] OR narrower_ids && %(refs)s::integer[]"
+            " OR related_ids && %(refs)s::integer[]"
+        )
+        return WorkingCopy({"concept": read_rows("concept", condition, parameters), "local_text": local_texts})
+    relationships = read_rows("relationship", "source_id = ANY(%(refs)s) OR target_id = ANY(%(refs)s)", parameters)
+    entities = read_rows("entity", "id = ANY(%(refs)s)", parameters)
+    return WorkingCopy({"entity": entities, "relationship": relationships, "local_text": local_texts})
+
+
+def broader_concepts() -> dict[int, set[int]]:
+    """The ids of the directly broader concepts of each concept, from either side of the relation."""
+    above: dict[int, set[int]] = {}
+    for narrower, broader in fetch(
+        "SELECT id, unnest(broader_ids) FROM categories_concept WHERE broader_ids <> '{}'"
+        " UNION SELECT unnest(narrower_ids), id FROM categories_concept WHERE narrower_ids <> '{}'"
+    ):
+        above.setdefault(narrower, set()).add(broader)
+    return above
 
 
 def insert_rows(table: str, rows: Sequence[TableRow]) -> list[int]:

@@ -30,7 +30,6 @@ from curation.pages import (
     TICKED_AGAIN,
     find_ref,
     results_url,
-    retag_notices,
     retag_page,
     term_page,
     term_url,
@@ -243,7 +242,11 @@ def retag(request: HttpRequest, viewer: Viewer) -> HttpResponse:
         page = retag_page(query, memories, form, viewer, data.get("do", ""))
         return render(request, "curation/retag.html", {"retag": page}, status=422 if form.is_bound else 200)
 
-    if notices := retag_notices(problems, memories):
+    notices = list(problem_notices(problems))
+    if memories == []:
+        notices.append(Notice("No memory is chosen: tick some, or take all that match.", is_error=True))
+    if notices:
+        # Without a parameter that could not be read, too many memories would match.
         context = {"retag": None, "notices": notices, "back_url": explore_url(query)}
         return render(request, "curation/retag.html", context, status=422)
     next_url = return_url(request)

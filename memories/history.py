@@ -19,6 +19,7 @@ from categories.services import tags_written
 from memories.changes import kind_of_values
 from memories.models import Memory, Session
 from memories.queries import MemoryTitle, memory_details, titles_of, visible_to
+from memories.refusals import EventNotFoundError
 from web.errors import Refusal
 
 MOST_EVENTS = 10_000
@@ -116,17 +117,6 @@ class History:
     memory_id: int
     events: tuple[HistoryEvent, ...]
     next: str = ""
-
-
-class EventNotFoundError(Refusal):
-    """The memory has no such event."""
-
-    status = 404
-    code = "not_found"
-
-    def __init__(self, memory_id: int, event_id: str) -> None:
-        self.suggestion = f"Its events: GET /api/memories/{memory_id}/history"
-        super().__init__(f"#{memory_id} has no event {event_id[:40]!r} in its history.")
 
 
 def memory_history(viewer: Viewer, memory_id: int, *, before: str = "", limit: int = 50) -> History | None:

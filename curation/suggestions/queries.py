@@ -21,6 +21,7 @@ from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import HELD_ALIAS, NAME_KINDS, Kind
 from curation.working_copy import TermRef
 from memories.models import Memory, Project
+from memories.queries import visible_to
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery, Value
 from text.titles import plain_title
@@ -174,6 +175,16 @@ def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggest
     elif query.state == Suggestion.State.OPEN.value and viewer.project_ids is None:
         rows = rows.filter(~Q(kind__in=NAME_KINDS) | _names_among(_visible_values(viewer, rows)))
     return visible_suggestions(viewer, rows).select_related("project", "decided_by").order_by("-confidence", "id")
+
+
+def duplicate_pairs(viewer: Viewer, project: str, limit: int) -> list[tuple[Suggestion, str, str]]:
+    """The pairs of memories that are proposed as duplicates, in a project or in all, with the titles of both."""
+    query = ReviewQuery(kind=Kind.MEMORY_DUPLICATE.value, project=project)
+    pairs = list(suggestions_matching(viewer, query)[:limit])
+    ids = {pk for pair in pairs for pk in (pair.subject_id, pair.target_id) if pk}
+    titles: dict[int | None, str] = dict(visible_to(viewer).filter(pk__in=ids).values_list("id", "title"))
+    there = [pair for pair in pairs if pair.subject_id in titles and pair.target_id in titles]
+    return [(pair, titles[pair.subject_id], titles[pair.target_id]) for pair in there]
 
 
 def _of_project(rows: QuerySet[Suggestion], slug: str, viewer: Viewer) -> QuerySet[Suggestion]:

@@ -21,11 +21,10 @@ from explorer.http import (
 )
 from explorer.memory.page import build_memory, build_similar
 from explorer.memory.reads import fact_controls, read_history
-from memories.history import EventNotFoundError
 from memories.models import Project
 from memories.queries import memory_details, timeline_around
 from memories.recalls import opened
-from memories.refusals import MemoryNotFoundError
+from memories.refusals import EventNotFoundError, MemoryNotFoundError
 from memories.services import memory_version_restore
 from search.query import SearchQuery
 from search.similar import SimilarRequest, similar_memories
