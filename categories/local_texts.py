@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection
-
+from categories.models import LocalText
 from web.distribution import is_distributed
+from web.sql import fetch, fetch_column
 
 Projects = frozenset[int] | None
 """The projects whose local texts are read: those of a viewer, or None for all."""
@@ -103,18 +103,14 @@ def known_terms(kind: str, refs: Iterable[int | str], projects: Projects) -> set
         return wanted
     column, element = COLUMNS[kind]
     statement = (_KNOWN_ON_SHARDS if is_distributed() else _KNOWN).format(column=column, element=element)
-    with connection.cursor() as cursor:
-        cursor.execute(statement, {"refs": list(wanted), "projects": as_array(projects)})
-        return {row[0] for row in cursor.fetchall()}
+    return set(fetch_column(statement, {"refs": list(wanted), "projects": as_array(projects)}))
 
 
 def local_tags(tags: Collection[str], projects: Projects) -> dict[str, str]:
     """The tags among the given ones, which are in lower case, that are local names, and the tag of each."""
     if not tags or projects == NO_PROJECT:
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(_TAGS, {"tags": list(tags), "projects": as_array(projects)})
-        return dict(cursor.fetchall())
+    return dict(fetch(_TAGS, {"tags": list(tags), "projects": as_array(projects)}))
 
 
 def texts_of(kind: str, refs: Collection[int | str], projects: Projects) -> dict[int | str, TermTexts]:
@@ -122,22 +118,15 @@ def texts_of(kind: str, refs: Collection[int | str], projects: Projects) -> dict
     if not refs or projects == NO_PROJECT:
         return {}
     is_tag = kind == "tag"
-    with connection.cursor() as cursor:
-        parameters = {"ids": [] if is_tag else list(refs), "tags": list(refs) if is_tag else []}
-        cursor.execute(_OF_TERMS, {"kind": kind, "projects": as_array(projects), **parameters})
-        rows = cursor.fetchall()
+    parameters = {"ids": [] if is_tag else list(refs), "tags": list(refs) if is_tag else []}
+    rows = fetch(_OF_TERMS, {"kind": kind, "projects": as_array(projects), **parameters})
     return _by_term(rows, is_tag=is_tag)
 
 
 def category_texts(projects: Projects) -> dict[int | str, TermTexts]:
     """The local texts of all categories."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT term_id, role, text FROM categories_localtext own WHERE kind = 'category' AND"
-            f" {HOLDS.format(alias='own')} ORDER BY id",
-            {"projects": as_array(projects)},
-        )
-        return _by_term(cursor.fetchall(), is_tag=False)
+    texts = LocalText.objects.filter(kind="category").order_by("id").values_list("term_id", "role", "text")
+    return _by_term(texts if projects is None else texts.filter(project_ids__overlap=as_array(projects)), is_tag=False)
 
 
 def _by_term(rows: Iterable[tuple[Any, str, str]], *, is_tag: bool) -> dict[int | str, TermTexts]:
@@ -158,8 +147,8 @@ def local_names(texts: Collection[str], project_id: int) -> dict[str, list[Local
     """The local names of one project that are equal to the texts, ignoring case; the oldest last."""
     found: dict[str, list[LocalName]] = {}
     if texts:
-        with connection.cursor() as cursor:
-            cursor.execute(_FOR_WRITING, {"texts": list(texts), "project": project_id})
-            for text, kind, role, term_id, tag, entity_type in cursor.fetchall():
-                found.setdefault(text, []).append(LocalName(kind, role, term_id or 0, tag, entity_type or ""))
+        for text, kind, role, term_id, tag, entity_type in fetch(
+            _FOR_WRITING, {"texts": list(texts), "project": project_id}
+        ):
+            found.setdefault(text, []).append(LocalName(kind, role, term_id or 0, tag, entity_type or ""))
     return found

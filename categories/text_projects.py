@@ -8,10 +8,10 @@ docs/decisions/7-local-names.md.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from django.db import connection
 from django.db.models import Q
 
 from categories.local_texts import COLUMNS, Projects, as_array
+from web.sql import fetch, fetch_column
 
 AliasProjects = Mapping[str, Sequence[str]]
 """The projects of each alias that is not public, by its spelling. Their ids are texts, as Postgres looks for them."""
@@ -79,21 +79,17 @@ def projects_using(kind: str, refs: Collection[int | str]) -> dict[Any, list[int
     if not refs:
         return {}
     column, element = COLUMNS[kind]
-    with connection.cursor() as cursor:
-        if len(refs) == 1:
-            cursor.execute(
-                f"SELECT DISTINCT project_id FROM memories_memory WHERE {column} @> %s::{element}[] ORDER BY 1",
-                [[*refs]],
-            )
-            projects = [project_id for (project_id,) in cursor.fetchall()]
-            return {ref: projects for ref in refs if projects}
-        cursor.execute(
-            f"SELECT used.term, array_agg(DISTINCT used.project_id) FROM (SELECT unnest(memory.{column}) AS term,"
-            f" memory.project_id FROM memories_memory memory WHERE memory.{column} && %(refs)s::{element}[]) used"
-            f" WHERE used.term = ANY(%(refs)s::{element}[]) GROUP BY used.term",
-            {"refs": list(refs)},
-        )
-        return {term: sorted(projects) for term, projects in cursor.fetchall()}
+    if len(refs) == 1:
+        having = f"SELECT DISTINCT project_id FROM memories_memory WHERE {column} @> %s::{element}[] ORDER BY 1"
+        projects = fetch_column(having, [[*refs]])
+        return {ref: projects for ref in refs if projects}
+    rows = fetch(
+        f"SELECT used.term, array_agg(DISTINCT used.project_id) FROM (SELECT unnest(memory.{column}) AS term,"
+        f" memory.project_id FROM memories_memory memory WHERE memory.{column} && %(refs)s::{element}[]) used"
+        f" WHERE used.term = ANY(%(refs)s::{element}[]) GROUP BY used.term",
+        {"refs": list(refs)},
+    )
+    return {term: sorted(projects) for term, projects in rows}
 
 
 def stored_alias_projects(

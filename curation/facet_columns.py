@@ -6,11 +6,9 @@
 import json
 from collections.abc import Collection, Iterable, Sequence
 
-from django.db import connection
-
 from categories.kinds import VOCABULARIES
-from curation.tables import fetch, fetch_column
 from memories.terms import MemoryText, memories_terms
+from web.sql import execute, fetch, fetch_column
 
 # Memories that are read, analysed and written in one statement.
 BLOCK = 2_000
@@ -32,13 +30,11 @@ def refresh_columns(kind: str, memory_ids: Collection[int]) -> int:
     linked = f"SELECT DISTINCT {link.link_column} FROM {link.link_table} WHERE memory_id = ANY(%s)"
     columns, expected, parameters = _expected(kind, linked, sorted(memory_ids))
     assignments = ", ".join(f"{column} = made.{column}" for column in columns)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"UPDATE memories_memory memory SET {assignments} FROM ({expected}) made"
-            f" WHERE memory.id = made.id AND ({_differs(columns)})",
-            parameters,
-        )
-        return int(cursor.rowcount)
+    return execute(
+        f"UPDATE memories_memory memory SET {assignments} FROM ({expected}) made"
+        f" WHERE memory.id = made.id AND ({_differs(columns)})",
+        parameters,
+    )
 
 
 def stale_columns(kind: str) -> list[int]:
@@ -107,20 +103,19 @@ def write_tags(changes: Iterable[tuple[int, Sequence[str]]]) -> None:
     for start in range(0, len(pending), BLOCK):
         block = pending[start : start + BLOCK]
         texts = _texts(block)
-        with connection.cursor() as cursor:
-            # Tags as JSON: the rows of an SQL array of arrays must have equal lengths.
-            cursor.execute(
-                "UPDATE memories_memory memory SET terms = made.terms::tsvector,"
-                " tags = ARRAY(SELECT tag FROM jsonb_array_elements_text(made.tags::jsonb)"
-                " WITH ORDINALITY AS t (tag, at) ORDER BY at)"
-                " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, tags, terms)"
-                " WHERE memory.id = made.id",
-                [
-                    [memory_id for memory_id, _ in block],
-                    [json.dumps(tags) for _, tags in block],
-                    memories_terms(texts),
-                ],
-            )
+        # Tags as JSON: the rows of an SQL array of arrays must have equal lengths.
+        execute(
+            "UPDATE memories_memory memory SET terms = made.terms::tsvector,"
+            " tags = ARRAY(SELECT tag FROM jsonb_array_elements_text(made.tags::jsonb)"
+            " WITH ORDINALITY AS t (tag, at) ORDER BY at)"
+            " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, tags, terms)"
+            " WHERE memory.id = made.id",
+            [
+                [memory_id for memory_id, _ in block],
+                [json.dumps(tags) for _, tags in block],
+                memories_terms(texts),
+            ],
+        )
 
 
 def _texts(block: Sequence[tuple[int, list[str]]]) -> list[MemoryText]:

@@ -8,9 +8,10 @@ from access.models import AuditEvent, MemoryChange
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from curation.models import Curation, CurationChange
-from curation.tables import fetch, load_json
+from curation.tables import load_json
 from memories.changes import kind_of_values
 from memories.history import LinkChange, RawEvent, maker_of
+from web.sql import fetch
 
 Action = CurationChange.Action
 Kind = MemoryChange.Kind

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import connection
 from django.utils import timezone
 
 from categories.kinds import VOCABULARIES
@@ -16,8 +15,6 @@ from curation.tables import (
     REFERRING,
     VECTORS,
     delete_rows,
-    fetch,
-    fetch_column,
     insert_rows,
     load_json,
     read_full_rows,
@@ -25,6 +22,7 @@ from curation.tables import (
     update_rows,
 )
 from curation.working_copy import Relink, RowChange, StateChange, TableRow
+from web.sql import execute, fetch, fetch_column
 
 Action = CurationChange.Action
 
@@ -246,26 +244,24 @@ def write_states(rows: Sequence[Sequence[Any]]) -> None:
     if not rows:
         return
     ids, states, reasons, successors = zip(*rows, strict=True)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE memories_memory memory SET state = made.state, state_reason = made.reason,"
-            " superseded_by_id = made.successor, updated_at = now()"
-            " FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[]) AS made (id, state, reason, successor)"
-            " WHERE memory.id = made.id",
-            [list(ids), list(states), list(reasons), list(successors)],
-        )
+    execute(
+        "UPDATE memories_memory memory SET state = made.state, state_reason = made.reason,"
+        " superseded_by_id = made.successor, updated_at = now()"
+        " FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[]) AS made (id, state, reason, successor)"
+        " WHERE memory.id = made.id",
+        [list(ids), list(states), list(reasons), list(successors)],
+    )
 
 
 def set_links(kind: str, rows: Sequence[Sequence[Any]]) -> None:
     """Set the origin, the weight and the time of links."""
     table, column = VOCABULARIES[kind].link_table, VOCABULARIES[kind].link_column
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"UPDATE {table} own SET made_by = made.made_by, weight = made.weight, created_at = made.created_at"
-            f" FROM {unnest_links(column)} WHERE own.memory_id = made.memory_id"
-            f" AND own.{column} = made.{column}",
-            unnest_parameters(rows),
-        )
+    execute(
+        f"UPDATE {table} own SET made_by = made.made_by, weight = made.weight, created_at = made.created_at"
+        f" FROM {unnest_links(column)} WHERE own.memory_id = made.memory_id"
+        f" AND own.{column} = made.{column}",
+        unnest_parameters(rows),
+    )
 
 
 def unnest_links(column: str) -> str:

@@ -27,13 +27,14 @@ from curation.queries import (
     visible_terms,
 )
 from curation.schemas import Alias, Create, Edit, Forget, Merge, Move, Operation, Relate, Rename, Retag, Split
-from curation.tables import broader_concepts, fetch, working_copy_of
+from curation.tables import broader_concepts, working_copy_of
 from curation.tag_edits import clean_tag
 from curation.text_projects import text_projects_record
 from curation.working_copy import CurationRefusedError, Relink, TableRow, TermRef, WorkingCopy
 from memories.queries import visible_to
 from memories.records import DEFAULT_ENTITY_TYPE, slug_name
 from text.formatting import listed, number
+from web.sql import fetch
 
 # Terms that the title of a merge of several names.
 _NAMED = 5

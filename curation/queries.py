@@ -15,7 +15,6 @@ from categories.local_texts import known_terms
 from categories.models import FormerPath, LocalText, Relationship
 from categories.queries import tags_now
 from curation.models import Curation
-from curation.tables import fetch, fetch_column
 from curation.tag_edits import clean_tag
 from curation.working_copy import CurationRefusedError, TermRef
 from memories.models import Memory
@@ -27,6 +26,7 @@ from search.result import HitDetail
 from search.run import run
 from text.formatting import legible
 from web.errors import Refusal
+from web.sql import fetch, fetch_column
 
 _SEVERAL = 5
 OTHERS_USE_IT = (

@@ -4,10 +4,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from django.db import connection
-
 from categories.kinds import VOCABULARIES
 from curation.working_copy import TableRow, TermRef, WorkingCopy
+from web.sql import execute, fetch, fetch_column
 
 # Columns computed from the others: refreshed afterwards, never compared.
 DERIVED = ("terms", "terms_hash")
@@ -24,18 +23,6 @@ NAMES = {
 # Tables that refer to terms. The database deletes a former path with its category, so it is updated first.
 REFERRING = ("relationship", "former_path", "tag_alias", "local_text")
 VECTORS = {"entity": "entity_vector", "relationship": "relationship_vector"}
-
-
-def fetch(statement: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
-    """All rows of a statement."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        return list(cursor.fetchall())
-
-
-def fetch_column(statement: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
-    """The first column of all rows of a statement."""
-    return [row[0] for row in fetch(statement, parameters)]
 
 
 def read_rows(table: str, condition: str = "true", parameters: Mapping[str, Any] | None = None) -> dict[int, TableRow]:
@@ -109,14 +96,14 @@ def insert_rows(table: str, rows: Sequence[TableRow]) -> list[int]:
     if not rows:
         return []
     columns = ", ".join(f'"{name}"' for name in rows[0])
-    returning = "" if table in VECTORS.values() else " RETURNING id"
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {NAMES[table]} ({columns}) SELECT {columns}"
-            f" FROM jsonb_populate_recordset(NULL::{NAMES[table]}, %s::jsonb){returning}",
-            [json.dumps(rows)],
-        )
-        return [row[0] for row in cursor.fetchall()] if returning else []
+    statement = (
+        f"INSERT INTO {NAMES[table]} ({columns}) SELECT {columns}"
+        f" FROM jsonb_populate_recordset(NULL::{NAMES[table]}, %s::jsonb)"
+    )
+    if table not in VECTORS.values():
+        return fetch_column(f"{statement} RETURNING id", [json.dumps(rows)])
+    execute(statement, [json.dumps(rows)])
+    return []
 
 
 def update_rows(table: str, rows: Iterable[TableRow]) -> None:
@@ -124,22 +111,18 @@ def update_rows(table: str, rows: Iterable[TableRow]) -> None:
     by_columns: dict[tuple[str, ...], list[TableRow]] = {}
     for row in rows:
         by_columns.setdefault(tuple(sorted(row.keys() - {"id"})), []).append(row)
-    with connection.cursor() as cursor:
-        if table == "category" and any("path" in columns for columns in by_columns):
-            # The unique constraint is checked row by row, so paths that are exchanged are freed first.
-            cursor.execute(
-                "UPDATE categories_category SET path = '//' || id WHERE id = ANY(%s)",
-                [[row["id"] for columns, group in by_columns.items() if "path" in columns for row in group]],
-            )
-        for columns, group in by_columns.items():
-            assignments = ", ".join(f'"{name}" = made."{name}"' for name in columns)
-            cursor.execute(
-                f"UPDATE {NAMES[table]} own SET {assignments}"
-                f" FROM jsonb_populate_recordset(NULL::{NAMES[table]}, %s::jsonb) made WHERE own.id = made.id",
-                [json.dumps(group)],
-            )
+    if table == "category" and any("path" in columns for columns in by_columns):
+        # The unique constraint is checked row by row, so paths that are exchanged are freed first.
+        moved = [row["id"] for columns, group in by_columns.items() if "path" in columns for row in group]
+        execute("UPDATE categories_category SET path = '//' || id WHERE id = ANY(%s)", [moved])
+    for columns, group in by_columns.items():
+        assignments = ", ".join(f'"{name}" = made."{name}"' for name in columns)
+        execute(
+            f"UPDATE {NAMES[table]} own SET {assignments}"
+            f" FROM jsonb_populate_recordset(NULL::{NAMES[table]}, %s::jsonb) made WHERE own.id = made.id",
+            [json.dumps(group)],
+        )
 
 
 def delete_rows(table: str, ids: Collection[int]) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(f"DELETE FROM {NAMES[table]} WHERE id = ANY(%s)", [list(ids)])
+    execute(f"DELETE FROM {NAMES[table]} WHERE id = ANY(%s)", [list(ids)])

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from access.models import AuditEvent
@@ -65,6 +65,7 @@ from memories.supersession import (
     without_successor,
 )
 from memories.terms import memory_terms
+from web.sql import execute
 
 DEFAULT_PROJECT = "default"
 _LISTED_PROJECTS = 20
@@ -193,8 +194,7 @@ def _refuse_repeat(project: Project, record: MemoryRecord, content_hash: str) ->
 
 def _lock_identity(project: Project, key: str) -> None:
     """Let transactions that look for the same memory, by its id or by the hash of its text, wait for each other."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [key, project.pk])
+    execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [key, project.pk])
 
 
 def _session_id(project: Project, session: str, use: SessionUse, vocabulary: Vocabulary) -> int | None:

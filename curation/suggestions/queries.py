@@ -28,7 +28,7 @@ from text.titles import plain_title
 
 PAGE = 25
 
-_FROM, _INTO = KeyTextTransform("from", "proposal"), KeyTextTransform("into", "proposal")
+FROM_TAG, INTO_TAG = KeyTextTransform("from", "proposal"), KeyTextTransform("into", "proposal")
 # The name of a new concept; an existing one has its id.
 _CONCEPT = Case(When(target_id=None, then=KeyTextTransform("concept", "proposal")), output_field=TextField())
 # Kinds that propose the same term for many memories.
@@ -129,7 +129,7 @@ def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet
         return among
     visible = _visible_values(viewer, among)
     among = among.exclude(kind__in=NAME_KINDS, evidence__rule=HELD_ALIAS)
-    return among.alias(from_tag=_FROM, into_tag=_INTO).filter(
+    return among.alias(from_tag=FROM_TAG, into_tag=INTO_TAG).filter(
         # A target may come from other projects, or have left those of the viewer.
         Q(
             Q(kind__in=[Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED])
@@ -137,7 +137,7 @@ def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet
             | Q(Q(target_id=None) | Q(target_id__in=visible[Kind.CONCEPT]), kind=Kind.CONCEPT),
             project_id__in=viewer.project_ids,
         )
-        | _names_among(visible)
+        | names_among(visible)
     )
 
 
@@ -148,7 +148,9 @@ def _visible_values(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, s
     about = among.filter(kind__in=[Kind.CATEGORY, Kind.CONCEPT], project_id__in=projects or (), target_id__isnull=False)
     for kind, target_id in about.order_by().values_list("kind", "target_id").distinct():
         named[Kind(kind)].add(target_id or 0)
-    names = among.filter(kind__in=NAME_KINDS).order_by().values_list("kind", "subject_id", "target_id", _FROM, _INTO)
+    names = (
+        among.filter(kind__in=NAME_KINDS).order_by().values_list("kind", "subject_id", "target_id", FROM_TAG, INTO_TAG)
+    )
     for kind, subject_id, target_id, source, target in names:
         named[Kind(kind)] |= {source, target} if kind == Kind.TAG_DUPLICATE else {subject_id, target_id}
 
@@ -164,7 +166,7 @@ def _visible_values(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, s
 
 def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggestion]:
     """The visible suggestions that match the filters, by descending confidence."""
-    rows: QuerySet[Suggestion] = Suggestion.objects.alias(from_tag=_FROM, into_tag=_INTO)
+    rows: QuerySet[Suggestion] = Suggestion.objects.alias(from_tag=FROM_TAG, into_tag=INTO_TAG)
     rows = rows.filter(confidence__gte=query.confidence, state=query.state)
     if query.kind:
         rows = rows.filter(kind=query.kind)
@@ -173,7 +175,7 @@ def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggest
     if query.project:
         rows = _of_project(rows, query.project, viewer)
     elif query.state == Suggestion.State.OPEN.value and viewer.project_ids is None:
-        rows = rows.filter(~Q(kind__in=NAME_KINDS) | _names_among(_visible_values(viewer, rows)))
+        rows = rows.filter(~Q(kind__in=NAME_KINDS) | names_among(_visible_values(viewer, rows)))
     return visible_suggestions(viewer, rows).select_related("project", "decided_by").order_by("-confidence", "id")
 
 
@@ -193,10 +195,10 @@ def _of_project(rows: QuerySet[Suggestion], slug: str, viewer: Viewer) -> QueryS
     if project is None:
         return rows.none()
     values = _visible_values(replace(viewer, project_ids=frozenset([project.pk])), rows)
-    return rows.filter(Q(~Q(kind__in=NAME_KINDS), project_id=project.pk) | _names_among(values, both=False))
+    return rows.filter(Q(~Q(kind__in=NAME_KINDS), project_id=project.pk) | names_among(values, both=False))
 
 
-def _names_among(values: Mapping[Kind, set[Value]], *, both: bool = True) -> Q:
+def names_among(values: Mapping[Kind, set[Value]], *, both: bool = True) -> Q:
     """The suggestions about two names of these values, or one of the two. Needs the aliases of both tags."""
     found = Q()
     for kind in NAME_KINDS:
