@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
 from agent_tools.rendering import DATES, OutputOptions
-from categories.local_texts import as_projects, known_terms
 from categories.queries import CategoryNode, Term, category_nodes, concept_terms, entity_terms
+from categories.texts import as_projects, known_terms
 from explorer.categories.visible_tree import CategoryNotFoundError
 from explorer.graph.node_reads import relationship_detail
 from explorer.graph.path_page import PathEndError

@@ -14,10 +14,19 @@ from typing import NamedTuple
 from django.contrib.postgres.search import TrigramSimilarity
 from django.db.models import F
 
-from categories.local_texts import HOLDS, Projects, as_array, known_terms, local_tags, texts_of
 from categories.models import Category, Concept, Entity, TagAlias
 from categories.paths import slug_path, spellings
-from categories.text_projects import READABLE_ALIASES, ROW_HOLDS, row_holds
+from categories.texts import (
+    HOLDS,
+    READABLE_ALIASES,
+    ROW_HOLDS,
+    Projects,
+    as_array,
+    known_terms,
+    local_tags,
+    row_holds,
+    texts_of,
+)
 from web.sql import fetch
 
 _SIMILAR = 0.3

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from access.viewer import Viewer
-from categories.local_texts import LocalName, Projects, as_array, known_terms, local_names
 from categories.models import Category, FormerPath, TagAlias
 from categories.paths import CategoryPath, fold_name, parse_path, slug_of, spellings
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, terms_refresh
-from categories.text_projects import READABLE_ALIASES, row_holds
+from categories.texts import READABLE_ALIASES, LocalName, Projects, as_array, known_terms, local_names, row_holds
 from categories.turns import take_turn
 from web.distribution import is_distributed
 from web.errors import Refusal

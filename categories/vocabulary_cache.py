@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from django.db import connection
 
-from categories.local_texts import Projects, TermTexts, as_projects, category_texts
+from categories.names import DataRevision
 from categories.paths import clean_name, fold_name, slug_path
-from categories.revision import DataRevision
-from categories.text_projects import AliasProjects, holds, readable
+from categories.texts import AliasProjects, Projects, TermTexts, as_projects, category_texts, holds, readable
 from web.cache import RevisionCache
 from web.sql import fetch
 

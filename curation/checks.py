@@ -10,7 +10,7 @@ from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.models import Concept, Relationship, TagAlias
 from categories.services import vocabulary_lock
-from categories.text_projects import projects_using
+from categories.texts import projects_using
 from curation.facet_columns import refresh_columns, stale_columns, write_tags
 from memories.models import Memory
 from memories.storage import corpus_bump, outbox_stamp

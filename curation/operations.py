@@ -10,9 +10,9 @@ from django.db.models import QuerySet
 
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
-from categories.local_texts import as_array, known_terms
 from categories.paths import CategoryPath, PathError, parse_path
 from categories.queries import category_nodes
+from categories.texts import as_array, known_terms
 from curation import edits, tag_edits, text_edits
 from curation.memory_operations import forget, matching_ids, parse_query, retag
 from curation.queries import (

@@ -12,10 +12,9 @@ from django.urls import reverse
 
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
-from categories.local_texts import TermTexts, texts_of
 from categories.models import Category, Concept, Entity
 from categories.queries import aliases_of_tags, category_nodes
-from categories.text_projects import AliasProjects, readable_aliases, readable_description, row_holds
+from categories.texts import AliasProjects, TermTexts, readable_aliases, readable_description, row_holds, texts_of
 from curation.forms import OperationForm, RetagForm, SplitForm, forms_of, term_name
 from curation.memory_operations import MOST_MERGED
 from curation.queries import find_term, labels, visible_relationships, visible_terms

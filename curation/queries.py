@@ -11,9 +11,9 @@ from django.db.models.expressions import RawSQL
 
 from access.viewer import Viewer
 from categories.kinds import TERM_KINDS, VOCABULARIES
-from categories.local_texts import known_terms
 from categories.models import FormerPath, LocalText, Relationship
 from categories.queries import tags_now
+from categories.texts import known_terms
 from curation.models import Curation
 from curation.tag_edits import clean_tag
 from curation.working_copy import CurationRefusedError, TermRef

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from categories.kinds import VOCABULARIES
-from categories.text_projects import projects_using, stored_alias_projects, stored_description_projects
+from categories.texts import projects_using, stored_alias_projects, stored_description_projects
 from curation.working_copy import TableRow, TermRef, WorkingCopy
 
 _NO_TEXTS: TableRow = {"aliases": [], "description": ""}

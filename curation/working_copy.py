@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from categories.details import joined_aliases
-from categories.local_texts import Projects
-from categories.text_projects import holds, readable
+from categories.texts import Projects, holds, readable
 from web.errors import Refusal
 
 TableRow = dict[str, Any]

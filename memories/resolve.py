@@ -9,7 +9,6 @@ from functools import lru_cache
 from itertools import starmap
 from typing import Any, NamedTuple
 
-from categories.local_texts import known_terms
 from categories.models import MadeBy
 from categories.paths import parse_path
 from categories.services import (
@@ -22,6 +21,7 @@ from categories.services import (
     local_names_match,
     tags_ensure,
 )
+from categories.texts import known_terms
 from memories.models import Memory, Session
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
 from memories.snapshot import MemorySnapshot, NamedLink, Ref

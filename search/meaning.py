@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from categories.revision import DataRevision
+from categories.names import DataRevision
 from memories.embedding.progress import EmbeddedShare, memory_progress
 from search.engines.base import EngineQuery
 from search.result import SearchWarning

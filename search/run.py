@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from django.conf import settings
 
 from access.viewer import Viewer
-from categories.local_texts import as_projects
 from categories.queries import resolve_categories
+from categories.texts import as_projects
 from search.baseline_counts import corpus_counts
 from search.did_you_mean import count_alternatives, match_warnings
 from search.engines import with_engine

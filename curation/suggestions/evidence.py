@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from categories.models import Concept, Entity
-from categories.text_projects import readable_aliases, readable_description
+from categories.texts import readable_aliases, readable_description
 from curation.suggestions.models import Suggestion
 from curation.suggestions.proposals import Kind
 from curation.suggestions.queries import Named, ShownSuggestion, visible_suggestions, with_names

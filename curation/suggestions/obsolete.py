@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from access.viewer import Viewer, audit
 from categories.kinds import VOCABULARIES
-from categories.local_texts import known_terms
+from categories.texts import known_terms
 from curation.suggestions.models import Suggestion
 from curation.suggestions.proposals import NAME_KINDS, Kind
 from curation.suggestions.queries import FROM_TAG, GROUPED_KINDS, INTO_TAG, names_among

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from categories.revision import DataRevision
+from categories.names import DataRevision
 from categories.searched_terms import SearchableTable
 from memories.embedding.vectors import pending_by_project
 from web.cache import RepeatedReads
