@@ -1,4 +1,4 @@
-"""The data revision that a snapshot reads, the key of every cache; and names of the vocabulary for pages, which are cached
+"""The data revision that a snapshot reads, the key of every cache; and names of the vocabulary for pages, cached
 in the process, since consecutive pages show the same few.
 
 A cache belongs to one revision of the corpus, which every change of the services raises in its own transaction. The

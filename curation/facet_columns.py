@@ -4,9 +4,13 @@
 """
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from django.db.models import Q
 
 from categories.kinds import VOCABULARIES
+from categories.models import Relationship
+from categories.searched_terms import SEARCHED_KINDS, terms_refresh
 from memories.terms import MemoryText, memories_terms
 from web.sql import execute, fetch, fetch_column
 
@@ -133,3 +137,13 @@ def _texts(block: Sequence[tuple[int, list[str]]]) -> list[MemoryText]:
         for memory_id, tags in block
         for title, summary, external_id, content, language, targets in [found[memory_id]]
     ]
+
+
+def refresh_search_terms(term_ids: Mapping[str, Collection[int]]) -> None:
+    """Update the search terms of rows by kind, and of the relationships of the entities among them."""
+    entities = list(term_ids.get("entity", ()))
+    facts = Relationship.objects.filter(Q(source_id__in=entities) | Q(target_id__in=entities))
+    related = {"relationship": list(facts.values_list("pk", flat=True))} if entities else {}
+    for kind, ids in {**term_ids, **related}.items():
+        while terms_refresh(SEARCHED_KINDS[kind], ids):
+            pass

@@ -69,6 +69,11 @@ class StateChange:
     reason: str = ""
     successor_id: int | None = None
 
+    @property
+    def restores(self) -> bool:
+        """Whether searches show the memories again."""
+        return self.state in ("active", "proposed")
+
 
 @dataclass(frozen=True, slots=True)
 class PlanLine:
