@@ -45,44 +45,6 @@ class LinkChange:
 
 
 @dataclass(frozen=True, slots=True)
-class RawEvent:
-    """A change as it is stored. `links` are the changes to links of one that concerned many memories."""
-
-    id: str
-    at: datetime
-    kind: str
-    by: str
-    door: str
-    reason: str = ""
-    batch_id: int | None = None
-    curation_id: int | None = None
-    before: Mapping[str, Any] = field(default_factory=dict)
-    after: Mapping[str, Any] = field(default_factory=dict)
-    links: Mapping[str, LinkChange] = field(default_factory=dict)
-
-
-class HistorySource(Protocol):
-    """Changes of many memories at once, and what became of terms that no longer exist."""
-
-    def events(self, memory_id: int, viewer: Viewer) -> Sequence[RawEvent]:
-        """The changes that concerned a memory."""
-
-    def present_ids(self, kind: str, ids: Collection[int]) -> dict[int, int]:
-        """Each id with that of the term that took its place; its own if it exists, 0 if nothing did."""
-
-    def former_names(self, kind: str, ids: Collection[int]) -> dict[int, str]:
-        """The names that terms had which no longer exist."""
-
-
-_sources: list[HistorySource] = []
-
-
-def history_source_register(source: HistorySource) -> None:
-    """Add a source. Called once, when the app of the source is ready."""
-    _sources.append(source)
-
-
-@dataclass(frozen=True, slots=True)
 class FieldChange:
     """A field before and after: texts, numbers, or lists of names.
 
@@ -104,10 +66,37 @@ class HistoryEvent:
     kind: str
     by: str
     door: str
-    reason: str
-    batch_id: int | None
-    curation_id: int | None
-    changes: tuple[FieldChange, ...]
+    reason: str = ""
+    batch_id: int | None = None
+    curation_id: int | None = None
+    before: Mapping[str, Any] = field(default_factory=dict)
+    """The values as they are stored."""
+    after: Mapping[str, Any] = field(default_factory=dict)
+    links: Mapping[str, LinkChange] = field(default_factory=dict)
+    """The changes to links, if it concerned many memories."""
+    changes: tuple[FieldChange, ...] = ()
+    """The values for people."""
+
+
+class HistorySource(Protocol):
+    """Changes of many memories at once, and what became of terms that no longer exist."""
+
+    def events(self, memory_id: int, viewer: Viewer) -> Sequence[HistoryEvent]:
+        """The changes that concerned a memory."""
+
+    def present_ids(self, kind: str, ids: Collection[int]) -> dict[int, int]:
+        """Each id with that of the term that took its place; its own if it exists, 0 if nothing did."""
+
+    def former_names(self, kind: str, ids: Collection[int]) -> dict[int, str]:
+        """The names that terms had which no longer exist."""
+
+
+_sources: list[HistorySource] = []
+
+
+def history_source_register(source: HistorySource) -> None:
+    """Add a source. Called once, when the app of the source is ready."""
+    _sources.append(source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +236,7 @@ class _StoredEvent:
         return str(self.pk)
 
 
-_Event = RawEvent | _StoredEvent
+_Event = HistoryEvent | _StoredEvent
 
 
 def _events_of(memory: Memory, viewer: Viewer) -> list[_Event]:
@@ -264,7 +253,7 @@ def _events_of(memory: Memory, viewer: Viewer) -> list[_Event]:
     return sorted(events, key=lambda event: event.at, reverse=True)
 
 
-def _with_values(events: Sequence[_Event]) -> Iterator[RawEvent]:
+def _with_values(events: Sequence[_Event]) -> Iterator[HistoryEvent]:
     """The events with their values, which are read a few at a time."""
     for start in range(0, len(events), _BLOCK):
         block = events[start : start + _BLOCK]
@@ -273,9 +262,9 @@ def _with_values(events: Sequence[_Event]) -> Iterator[RawEvent]:
         yield from (_audited(stored[event.pk]) if isinstance(event, _StoredEvent) else event for event in block)
 
 
-def _audited(event: AuditEvent) -> RawEvent:
+def _audited(event: AuditEvent) -> HistoryEvent:
     before, after = event.before or {}, event.after or {}
-    return RawEvent(
+    return HistoryEvent(
         id=str(event.pk),
         at=event.at,
         kind=_kind_of(event.verb, before, after, is_first=event.before is None),
@@ -296,10 +285,10 @@ def _kind_of(verb: str, before: Mapping[str, Any], after: Mapping[str, Any], *, 
     return kind_of_values(was, state, after.keys())
 
 
-def _arrival(memory: Memory) -> RawEvent:
+def _arrival(memory: Memory) -> HistoryEvent:
     """The arrival of a memory that has no event of its own: an import has one event for all."""
     batch = memory.batch
-    created = RawEvent(FIRST, memory.created_at, MemoryChange.Kind.CREATED.value, "", AuditEvent.Door.COMMAND)
+    created = HistoryEvent(FIRST, memory.created_at, MemoryChange.Kind.CREATED.value, "", AuditEvent.Door.COMMAND)
     if batch is None:
         return created
     imported = AuditEvent.objects.filter(subject_type="importbatch", subject_id=batch.pk, verb="import")
@@ -331,7 +320,7 @@ class _Names:
     sessions: Mapping[int, str]
 
     @classmethod
-    def of(cls, events: Sequence[RawEvent]) -> "_Names":
+    def of(cls, events: Sequence[HistoryEvent]) -> "_Names":
         terms: dict[tuple[str, int], str] = {}
         for plural, kind in _BY_PLURAL.items():
             ids = {ref[0] for event in events for side in (event.before, event.after) for ref in side.get(plural, ())}
@@ -357,7 +346,7 @@ class _Names:
         return value
 
 
-def _shown(event: RawEvent, names: _Names) -> HistoryEvent:
+def _shown(event: HistoryEvent, names: _Names) -> HistoryEvent:
     changes = [
         FieldChange(name.removesuffix("_id"), names.value(name, event.before.get(name)), names.value(name, value))
         for name, value in event.after.items()
@@ -368,14 +357,4 @@ def _shown(event: RawEvent, names: _Names) -> HistoryEvent:
             sorted(names.terms[plural, term_id] for term_id in side) for side in (change.removed, change.added)
         )
         changes.append(FieldChange(plural, removed, added, is_partial=True))
-    return HistoryEvent(
-        id=event.id,
-        at=event.at,
-        kind=event.kind,
-        by=event.by,
-        door=event.door,
-        reason=event.reason,
-        batch_id=event.batch_id,
-        curation_id=event.curation_id,
-        changes=tuple(changes),
-    )
+    return replace(event, changes=tuple(changes))
