@@ -23,8 +23,7 @@ from search.result import Hit, SearchResult, SearchWarning
 from search.unified.legs import ResultKind
 from search.unified.rows import Linked, UnifiedHit
 from search.unified.service import UnifiedResult, best_known
-from text.formatting import memories, number
-from text.tokens import estimated_tokens
+from text.formatting import estimated_tokens, memories, number
 
 CellValue = str | int | float | bool | list[str] | None
 TableRow = Mapping[str, CellValue]

@@ -42,10 +42,10 @@ from memories.services import (
     memory_upsert,
     memory_version_restore,
 )
-from search.near_duplicates import near_duplicates
 from search.query import SearchQuery
 from search.result import HitDetail
 from search.run import run
+from search.similar import near_duplicates
 from web.errors import close_to
 from web.params import Params, Text
 

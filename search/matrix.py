@@ -14,23 +14,14 @@ from pydantic import Field
 from access.viewer import Viewer
 from categories.queries import resolve_categories
 from categories.texts import as_projects
-from search.engines import with_engine
-from search.engines.base import (
-    Counts,
-    Engine,
-    EngineTimeoutError,
-    FacetRequest,
-    FacetValues,
-    Spans,
-    Value,
-)
+from search.engines import snapshot, with_engine
+from search.engines.base import Counts, Engine, EngineTimeoutError, FacetRequest, FacetValues, Spans, Value
 from search.facet_counts import counted_rows, flat_request, ordered_by_name
 from search.facets import DATE_KEY, FACET, FACETS, FacetKind, FacetSpec
 from search.histogram import Histogram, bar_edges, build_histogram
 from search.plan import ResolvedQuery, resolve_query, visible_ids
 from search.query import ExtraParams, Interval, SearchQuery
 from search.result import SearchWarning
-from search.snapshots import snapshot
 from text.formatting import local_time
 from web.params import Required, Text
 from web.timing import Stopwatch

@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from memories.records import STORABLE, MemoryRecord, derived_title
 from memories.vocabulary_records import is_vocabulary
-from text.titles import plain_title
+from text.highlight import plain_title
 from transfer.formats.base import Column, ColumnsError, ImportFailedError, Options, Records, SourceRecord
 from transfer.formats.csv_table import columns_check
 from transfer.formats.importer import Importer

@@ -11,7 +11,7 @@ from django.conf import settings
 from curation.suggestions.proposals import Kind, Proposal
 from memories.models import Chunk, MemoryLink
 from search.engines.vectors.pgvector import hnsw_scan
-from search.relevance import chunks_of, mean_vector
+from search.ranking import chunks_of, mean_vector
 from text.analysis import STOPWORDS
 from web.sql import fetch
 

@@ -21,7 +21,7 @@ from explorer.links import filter_url
 from explorer.markdown import render_marked
 from memories.models import Memory
 from memories.queries import visible_to
-from text.titles import plain_title
+from text.highlight import plain_title
 
 # The time of a comparison grows with the square of its words.
 _COMPARED_WORDS = 1_500

@@ -15,11 +15,7 @@ from categories.queries import Term
 from explorer.explore.page import Notice
 from explorer.graph.adjacency import SearchTooLongError
 from explorer.graph.cache import load_graph
-from explorer.graph.labels import (
-    graph_tabs,
-    path_url,
-    table_url,
-)
+from explorer.graph.labels import graph_tabs, path_url, table_url
 from explorer.graph.neighbourhood import Edge, edges_of, records_of
 from explorer.graph.params import PathRequest, TableRequest
 from explorer.graph.queries import (
@@ -33,10 +29,9 @@ from explorer.graph.queries import (
 )
 from explorer.links import Link
 from memories.queries import MemoryTitle
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import Engine, Filter
 from search.query import Sort
-from search.snapshots import snapshot
 from search.unified.rows import StoredRelationship
 from web.errors import Refusal
 from web.timing import Stopwatch

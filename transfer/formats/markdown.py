@@ -21,7 +21,7 @@ import yaml
 
 from categories.paths import MAX_DEPTH
 from memories.records import MAX_CONTENT, MAX_LIST, MemoryRecord
-from text.titles import first_heading
+from text.highlight import first_heading
 from transfer.formats.base import ImportFailedError, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
 from transfer.formats.importer import Following, Importer
 from transfer.formats.trees import FileTree, TreeFile, UnreadableFileError, is_skipped, storable_name
