@@ -119,6 +119,11 @@ def date_text(text: str) -> str:
     return f"{day}, {text[11:16]}" if len(text) > 10 else day
 
 
+def verb_text(name: str) -> str:
+    """The type of a link or a relationship, in words."""
+    return name.replace("_", " ").replace("-", " ")
+
+
 _SINCE = re.compile(r"([1-9]\d{0,4})(min|[hdwmy])")
 _NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
 _NUMBERS |= {"nine": 9, "ten": 10, "eleven": 11, "twelve": 12}

@@ -287,3 +287,8 @@ def _shown(title: str, start: int = 0, end: int | None = None) -> Iterator[tuple
             yield from _shown(title, *inside)
         at = match.end()
     yield at, end
+
+
+def title_or_number(title: str, memory_id: int) -> str:
+    """The title of a memory for lists and headings."""
+    return plain_title(title) or f"Memory {memory_id}"
