@@ -39,11 +39,10 @@ from explorer.memory.edit import (
     memory_write_new,
 )
 from explorer.memory.page import MemoryPage, shared_values, similar_groups
-from memories.history import EventNotFoundError
 from memories.models import Project
 from memories.queries import MemoryDetail, memory_details
 from memories.recalls import opened
-from memories.refusals import MemoryNotFoundError, NotAllowedError
+from memories.refusals import EventNotFoundError, MemoryNotFoundError, NotAllowedError
 from memories.services import memory_version_restore
 from search.query import SearchQuery
 from search.similar import SimilarRequest, near_duplicates, similar_memories

@@ -17,7 +17,7 @@ from django.db import connection
 from django.template.defaultfilters import filesizeformat
 
 from access.viewer import Viewer
-from categories.revision import data_revision
+from categories.names import data_revision
 from explorer.links import Link, explore_url, path_of
 from memories.embedding.query import QueryCache, not_ready_reason, query_cache
 from memories.embedding.vectors import EmbeddedShare, memory_progress
