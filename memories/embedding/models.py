@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from django.conf import settings
 
-from memories.embedding import published
+from memories.embedding import installation, published
 from memories.embedding.chunking import Offsets, as_offsets, spans_of, windows
 from text.analysis import raw_tokens
 
@@ -196,7 +196,7 @@ def missing_packages(source: str) -> str:
         return ""
     for package in ("torch", "sentence_transformers"):
         if find_spec(package) is None:
-            return f"{package.replace('_', '-')} is not installed"
+            return installation.state() or f"{package.replace('_', '-')} is not installed"
     return "" if source or published.folders() else published.reason_for_none()
 
 
