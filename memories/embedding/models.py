@@ -194,10 +194,11 @@ def missing_packages(source: str) -> str:
         return "WITHOUT_EMBEDDINGS is set"
     if source == HASHED:
         return ""
-    for package in ("torch", "sentence_transformers"):
-        if find_spec(package) is None:
-            return installation.state() or f"{package.replace('_', '-')} is not installed"
-    return "" if source or published.folders() else published.reason_for_none()
+    missing = [package for package in ("torch", "sentence_transformers") if find_spec(package) is None]
+    reason = f"{missing[0].replace('_', '-')} is not installed" if missing else ""
+    if not reason and not source and not published.folders():
+        reason = published.reason_for_none()
+    return reason and (installation.state() or reason)
 
 
 def load_embedder(source: str, *, threads: int | None = None) -> Embedder:
