@@ -3,7 +3,6 @@
 Everything runs within a single transaction opened by the caller: after any error nothing is written.
 """
 
-import gc
 import math
 import sys
 from collections import deque
@@ -44,6 +43,7 @@ from transfer.rows import Row, rows_finish, rows_write
 from transfer.state import ImportCounts, ImportObserver, ImportRun, WriteOptions
 from transfer.vocabulary import deferred_write
 from web.distribution import is_distributed
+from web.processes import rare_collections
 
 # Imports wait for each other, so that none misses the rows of another.
 IMPORT_LOCK = 0x6D6E656D6F
@@ -104,9 +104,7 @@ def records_write(
 @contextmanager
 def _tune_import() -> Iterator[None]:
     """Tune the transaction for many rows, and the interpreter for many records and threads that wait for it."""
-    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
-    # Collections scan all objects after this many new ones: there are many records, and none has cycles.
-    gc.set_threshold(200_000, *thresholds[1:])
+    interval = sys.getswitchinterval()
     # Continue at once after an answer of the database, not after five milliseconds of another thread.
     sys.setswitchinterval(0.0005)
     try:
@@ -115,9 +113,9 @@ def _tune_import() -> Iterator[None]:
             cursor.execute("SET LOCAL work_mem = '64MB'")
             # Check foreign keys with each block, not at the end: parents always come first.
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        yield
+        with rare_collections():
+            yield
     finally:
-        gc.set_threshold(*thresholds)
         sys.setswitchinterval(interval)
 
 
