@@ -11,8 +11,7 @@ from pydantic import BaseModel, ValidationError
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
 from agent_tools.rendering import DATES, OutputOptions
-from categories.kinds import VOCABULARIES
-from categories.queries import CategoryNode, Term
+from categories.kinds import VOCABULARIES, VocabularyRow
 from categories.texts import as_projects, known_terms
 from explorer.categories.visible_tree import CategoryNotFoundError
 from explorer.graph.node_reads import relationship_detail
@@ -90,7 +89,7 @@ def replace_ids_of_results(arguments: dict[str, Any], viewer: Viewer, scope: str
     return {**arguments, **changed}
 
 
-def _term_of(kind: str, number_of: int, viewer: Viewer) -> CategoryNode | Term:
+def _term_of(kind: str, number_of: int, viewer: Viewer) -> VocabularyRow:
     """The term of an id. Its number alone may be the name of another one."""
     found = VOCABULARIES[kind].terms(known_terms(kind, [number_of], as_projects(viewer.project_ids))).get(number_of)
     if found is None:

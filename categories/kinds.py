@@ -16,6 +16,8 @@ from categories.queries import (
 )
 from categories.texts import Projects
 
+VocabularyRow = CategoryNode | Term
+
 
 @dataclass(frozen=True, slots=True)
 class VocabularyKind:
@@ -31,7 +33,7 @@ class VocabularyKind:
     """The array of linked ids on a memory."""
     memory_path_column: str
     """The array of linked ids with their ancestors; `memory_column` where there is no hierarchy."""
-    terms: Callable[[Collection[int]], Mapping[int, CategoryNode] | Mapping[int, Term]]
+    terms: Callable[[Collection[int]], Mapping[int, VocabularyRow]]
     """The rows of ids, by id."""
     resolve: Callable[[Collection[str], Projects], Mapping[str, tuple[CategoryNode, ...] | tuple[Term, ...]]]
     """The rows that each name refers to, for a viewer of some projects."""
