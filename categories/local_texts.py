@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import connection
 
-from web.distribution import is_distributed
+from cluster import is_distributed
 
 Projects = frozenset[int] | None
 """The projects whose local texts are read: those of a viewer, or None for all."""
