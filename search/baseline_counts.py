@@ -19,7 +19,7 @@ import numpy as np
 from django.db import DataError, connection
 
 from access.viewer import Viewer
-from categories.revision import DataRevision
+from categories.names import DataRevision
 from categories.vocabulary_cache import Tree
 from search.engines import snapshot
 from search.engines.base import (

@@ -19,11 +19,10 @@ from access.viewer import Viewer
 from categories.models import LocalText, MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
 from cluster import update_statistics
-from memories.bulk_copy import InsertBlock, insert_block
 from memories.models import Memory
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
 from memories.resolve import SessionUse, names_ensure, names_of, record_snapshot, sessions_ensure
-from memories.snapshot import MemorySnapshot, NamedLink
+from memories.snapshot import InsertBlock, MemorySnapshot, NamedLink, insert_block
 from memories.storage import (
     changed_fields,
     memories_audit,
