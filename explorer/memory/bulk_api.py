@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationErr
 from access.idempotency import PARAMETER as IDEMPOTENCY_KEY
 from access.keys import ApiRequest, callers
 from access.viewer import Viewer
-from categories.services import vocabulary_lock, vocabulary_lock_shared
+from categories.services import LONGEST_WAIT, vocabulary_lock, vocabulary_lock_shared, writers_turn
 from explorer.memory.api import ChangeRequest, MemoryPatch, Written, answer_written, memory_address
 from memories.models import Memory
 from memories.queries import memory_version
@@ -23,7 +23,6 @@ from memories.records import MemoryId, Slug100, StrictMemoryRecord
 from memories.refusals import ChangeRefusedError
 from memories.services import memory_create, memory_delete, memory_link, memory_restore, memory_update, memory_upsert
 from memories.storage import one_revision, outbox_stamp
-from web.distribution import is_distributed
 from web.errors import GUARDED, Error, errors
 from web.params import Params, pairs_of
 from web.responses import error_of, error_of_input
@@ -253,8 +252,7 @@ def _others_wait() -> None:
 
     Whoever waits for this keeps all others waiting too. In a cluster there is one writer at a time anyway.
     """
-    if is_distributed():
-        vocabulary_lock_shared()
+    if writers_turn(seconds=LONGEST_WAIT):
         return
     try:
         with transaction.atomic(), connection.cursor() as cursor:
