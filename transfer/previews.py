@@ -20,18 +20,26 @@ from itertools import islice
 from pathlib import Path
 
 from django.conf import settings
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter
 
-from memories.records import STORABLE, MemoryRecord, derived_title
+from memories.records import MemoryRecord, derived_title
 from memories.vocabulary_records import is_vocabulary
 from text.titles import plain_title
-from transfer.formats.base import Column, ColumnsError, ImportFailedError, Options, Records, SourceRecord
+from transfer.blocks import validate_source
+from transfer.formats.base import (
+    Column,
+    ColumnsError,
+    ImportFailedError,
+    Options,
+    Records,
+    RefusedRecord,
+    SourceRecord,
+)
 from transfer.formats.csv_table import columns_check
 from transfer.formats.importer import Importer
 from transfer.jobs import JobStateError, State, UploadInvalidError, importer_of, job_previews, job_text
 from transfer.models import ImportJob
 from web.processes import start_once
-from web.validation import reasons
 
 _ROWS = 8
 _READ = 200
@@ -117,15 +125,14 @@ class _Found:
                 if not isinstance(record, SourceRecord):
                     self.refused.append((record.location, record.reason))
                 elif not is_vocabulary(record.data):
-                    try:
-                        row = _row(MemoryRecord.model_validate(record.data, context=STORABLE))
-                    except ValidationError as error:
-                        self.refused.append((record.location, "; ".join(reasons(error, MemoryRecord))))
-                    else:
-                        self.count += 1
-                        if len(self.rows) < enough:
-                            self.rows.append(row)
-                            self.notes.extend((record.location, note) for note in record.notes)
+                    one = validate_source(record)
+                    if isinstance(one, RefusedRecord):
+                        self.refused.append((one.location, one.reason))
+                        continue
+                    self.count += 1
+                    self.notes.extend((one.location, note) for note in one.found.notes)
+                    if len(self.rows) < enough:
+                        self.rows.append(_row(one.record))
                 if self.is_over or (len(self.rows) == enough and time.monotonic() > self.counts_until):
                     self.is_all = False
                     break

@@ -4,6 +4,7 @@ Everything runs within a single transaction opened by the caller: after any erro
 """
 
 import gc
+import json
 import math
 import sys
 from collections import deque
@@ -26,6 +27,7 @@ from memories.resolve import SessionUse, names_ensure, names_of, record_snapshot
 from memories.snapshot import MemorySnapshot, NamedLink
 from memories.storage import (
     changed_fields,
+    dangling_names_resolve,
     memories_audit,
     memory_text,
     outbox_add_batch,
@@ -149,6 +151,8 @@ class _BlockWriter:
         self._session_dates: dict[tuple[int, str], datetime] = {}
         # The sessions of changed memories, dated again when all are stored.
         self._changed_sessions: set[int | None] = set()
+        # Project and name in lower case -> the new memory that links may mean by it.
+        self._called: dict[tuple[int, str], int] = {}
         # Location, memory, project, and the names of the memories that it supersedes.
         self._superseding: list[tuple[str, int, int, tuple[str, ...]]] = []
 
@@ -179,6 +183,7 @@ class _BlockWriter:
 
     def finish(self) -> None:
         """Write what relates memories, now that all are stored."""
+        dangling_names_resolve(self._called, self._run.viewer)
         self._supersede()
         sessions_date(self._changed_sessions)
         if self._run.tally.created:
@@ -244,6 +249,8 @@ class _BlockWriter:
         project_id = run.projects[project_of(run, record)].id
         if record.supersedes:
             self._superseding.append((one.location, memory_id, project_id, record.supersedes))
+        for name in one.found.names:
+            self._called.setdefault((project_id, name), memory_id)
         snapshot = record_snapshot(
             record=record,
             memory_id=memory_id,
@@ -287,7 +294,7 @@ class _BlockWriter:
         return replace(
             new,
             batch_id=old.batch_id,
-            state=record.state or (old.state if names_same_successor else Memory.State.ACTIVE.value),
+            state=_changed_state(record, old, names_same_successor=names_same_successor),
             state_reason=old.state_reason if one.stored is None else new.state_reason,
             superseded_by_id=new.superseded_by_id or (old.superseded_by_id if names_same_successor else None),
             created_at=old.created_at if "created_at" in one.found.volatile else given or old.created_at,
@@ -322,6 +329,15 @@ _Built = tuple[list[MemorySnapshot], list[str], "Future[list[str]]"]
 def _lines(built: "Future[_Built]", lineages: Mapping[int, tuple[int, ...]]) -> InsertBlock:
     snapshots, hashes, terms = built.result()
     return insert_block(snapshots, terms.result(), hashes, lineages)
+
+
+def _changed_state(record: MemoryRecord, old: MemorySnapshot, *, names_same_successor: bool) -> str:
+    """The state of a changed record: a state that it gave before does not bring back a memory that is superseded."""
+    gave = json.loads(old.raw or "{}").get("state")
+    is_news = record.state is not None and (old.superseded_by_id is None or record.state != gave)
+    if is_news and record.state:
+        return record.state
+    return old.state if names_same_successor else Memory.State.ACTIVE.value
 
 
 def _successors(snapshot: MemorySnapshot) -> set[NamedLink]:

@@ -443,7 +443,7 @@ def test_conflict_is_over_when_the_source_has_the_former_record_again(notes):
 
 
 def test_records_that_cannot_be_taken_are_counted_and_not_read_again(notes):
-    write(notes / "broken.md", "---\n[\n---\nText")
+    write(notes / "broken.md", "---\n---\n")
     source = follow(notes)
     source.refresh_from_db()
     assert (source.memories, source.refused) == (3, 1)

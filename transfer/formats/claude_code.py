@@ -6,11 +6,12 @@ A session becomes one memory with what was asked and answered. Calls of tools an
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from memories.records import MAX_CONTENT
-from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord, read_guarded
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
 from transfer.formats.importer import Importer
 from transfer.formats.jsonl import records_of_lines
@@ -63,7 +64,7 @@ def read(path: Path, options: Options) -> Reading:
     def records() -> Records:
         nonlocal done
         for document in documents:
-            yield from _session(document, options)
+            yield from read_guarded(document.name or path.name, partial(_session, document, options))
             done += 1
 
     return Reading(records(), lambda: done / len(documents))

@@ -5,6 +5,7 @@ import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from transfer.formats.base import (
     RefusedRecord,
     SourceRecord,
     damage_text,
+    read_guarded,
 )
 from transfer.formats.drafts import Draft, listed
 from transfer.formats.importer import Importer
@@ -207,7 +209,9 @@ def read(path: Path, options: Options) -> Reading:
                     last = rows.line_num
                     done = last
                     if any(cell.strip() for cell in cells):
-                        yield from _row(f"line {last}", cells, fields, names, notes)
+                        yield from read_guarded(
+                            f"line {last}", partial(_row, f"line {last}", cells, fields, names, notes)
+                        )
                         notes = []
         except UnicodeDecodeError as error:
             raise ImportFailedError(

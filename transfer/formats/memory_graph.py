@@ -5,11 +5,12 @@ import itertools
 import json
 from array import array
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from text.titles import plain_title
-from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord, read_guarded
 from transfer.formats.drafts import Draft, listed, plain_text
 from transfer.formats.export import Line, Lines, Remembered, Waiting, json_bytes, own_title
 from transfer.formats.files import shown_name
@@ -75,7 +76,7 @@ def _lines_reading(documents: list[Document], options: Options) -> Reading:
             if isinstance(row, RefusedRecord):
                 yield row
             elif row.get("type") == "entity":
-                yield from _entity_records(location, row, types)
+                yield from read_guarded(location, partial(_entity_records, location, row, types))
             elif row.get("type") == "relation":
                 relations.append((location, row))
             else:

@@ -9,7 +9,7 @@ import sqlite3
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -25,6 +25,7 @@ from transfer.formats.base import (
     RefusedRecord,
     SourceRecord,
     damage_text,
+    read_guarded,
 )
 from transfer.formats.trees import UNREADABLE, archive_opened
 
@@ -427,7 +428,7 @@ def document_reading(
             try:
                 for key, number, value in values_of(document, position):
                     last = document.place(f"{key}[{number}]" if number >= 0 else key)
-                    yield from records(document, key, last, value)
+                    yield from read_guarded(last, partial(records, document, key, last, value))
             except DamagedError as error:
                 place = f"after {last}" if last else document.place("at its beginning")
                 if not options.keep_going:
@@ -436,6 +437,6 @@ def document_reading(
             position.before += document.size
             position.text = None
         if at_end:
-            yield from at_end()
+            yield from read_guarded("the end", at_end)
 
     return Reading(found(), position.fraction)
