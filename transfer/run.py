@@ -19,6 +19,7 @@ from memories.records import MAX_PROJECT, slug_name
 from memories.storage import corpus_bump, outbox_stamp
 from text.formatting import plural
 from transfer.formats.base import ImportFailedError, Options, Reading, RefusedRecord
+from transfer.formats.choices import with_values
 from transfer.formats.importer import Importer
 from transfer.state import ImportCounts, ImportObserver, WriteOptions
 from transfer.write import records_write
@@ -62,6 +63,9 @@ class ImportChoices:
     keep_going: bool = False
     columns: Mapping[str, str] = field(default_factory=dict)
     is_only_project: bool = False
+    values: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    dates: str = ""
 
 
 def import_path(
@@ -89,9 +93,11 @@ def import_path(
     project = slug_name(choices.project)
     if len(project) > MAX_PROJECT:
         raise ImportFailedError(f"The project's name has {len(project)} characters; up to {MAX_PROJECT} are allowed.")
-    options = Options(project, choices.keep_going, choices.columns)
+    options = Options(
+        project, choices.keep_going, choices.columns, values=choices.values, types=choices.types, dates=choices.dates
+    )
     attempts = 1 if reading else _ATTEMPTS
-    reading = reading or importer.read(path, options)
+    reading = reading or _read_source(importer, path, options)
     # Committed separately, so that a running or failed import is visible.
     origin = origin or str(path)
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=origin, format=importer.name)
@@ -105,7 +111,7 @@ def import_path(
                     raise
                 if number == attempts:
                     raise ImportFailedError(_DEADLOCKS.format(plural(attempts, "time"))) from error
-                reading = importer.read(path, options)
+                reading = _read_source(importer, path, options)
                 continue
             break
     except BaseException as error:
@@ -120,6 +126,11 @@ def import_path(
     if batch_id is not None and (tally.created or tally.updated):
         _settle()
     return Outcome(batch_id, tally, time.perf_counter() - started, attempt.refusals)
+
+
+def _read_source(importer: Importer, path: Path, options: Options) -> Reading:
+    reading = importer.read(path, options)
+    return Reading(with_values(reading.records, options.values), reading.fraction) if options.values else reading
 
 
 _DEADLOCKS = "Others were writing the same names, and it gave way to them {}. Nothing was imported. Try again."

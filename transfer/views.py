@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -202,10 +202,24 @@ def _preview_context(preview: Preview, viewer: Viewer) -> dict[str, object]:
     return {
         "preview": preview,
         "fields": FIELDS,
+        "has_question": any(column.question for column in preview.columns),
         "field_labels": FIELD_LABELS,
         "projects": projects,
         "may_make_project": may_make,
         "closed_projects": [] if may_make else [name for name in named if name not in projects],
+    }
+
+
+def _form_choices(form: QueryDict) -> dict[str, Any]:
+    """How an upload is read, as its page asks."""
+    columns = dict(zip(form.getlist("column"), form.getlist("field"), strict=False))
+    types = dict(zip(form.getlist("rule"), form.getlist("type"), strict=False))
+    values = {name.removeprefix("all_"): value for name, value in form.items() if name.startswith("all_")}
+    return {
+        **({"columns": columns} if columns else {}),
+        **({"types": types} if types else {}),
+        **({"values": values} if values else {}),
+        **({"dates": form["dates"]} if "dates" in form else {}),
     }
 
 
@@ -226,8 +240,7 @@ def job_action(request: HttpRequest, job_id: int, action: str) -> HttpResponse:
             project, is_only = request.POST.get("project", ""), "only_project" in request.POST
             job_import(job=one, project=project, viewer=viewer, is_only_project=is_only)
         elif action == "columns":
-            names, fields = request.POST.getlist("column"), request.POST.getlist("field")
-            job_read_as(job=one, columns=dict(zip(names, fields, strict=False)))
+            job_read_as(job=one, **_form_choices(request.POST))
         elif action == "cancel":
             job_cancel(job=one)
         elif action == "undo":

@@ -1,4 +1,4 @@
-"""Imports as a whole: validity follows from what notes say, links find notes that arrive later, one error is one note's."""
+"""Imports as a whole: validity follows from notes, links find notes that arrive later, an error is one note's."""
 
 import pytest
 

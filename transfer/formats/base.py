@@ -94,11 +94,17 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: the field that it is read as, or an empty text, and some of its cells."""
+    """A column of a table: the field that it is read as, or an empty text, and some of its cells.
+
+    Of dates whose numbers may be read in two ways, `dates` is what comes first: the day, or the month. `question` is
+    one that needs somebody to choose that.
+    """
 
     name: str
     field: str
     examples: tuple[str, ...]
+    dates: str = ""
+    question: str = ""
 
 
 def read_guarded(location: str, records: Callable[[], Iterable[SourceRecord | RefusedRecord]]) -> Records:

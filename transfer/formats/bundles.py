@@ -17,6 +17,7 @@ from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from text.formatting import plural
 from transfer.formats import csv_table, documents
 from transfer.formats.base import Column, ImportFailedError, NotReadableError, Options, Reading, Records
 from transfer.formats.importer import Importer, Part
@@ -40,7 +41,7 @@ _MAX_TABLES = 300
 # An archive that unpacks to more than this, and to more than this many times its size, is not read.
 _MAX_UNPACKED, _MAX_RATIO = 512 * 1024 * 1024, 200
 # A preview unpacks no more documents than this, of this size together, and no other file that is larger than this.
-_PREVIEW_NOTES, _PREVIEW_SIZE, _PREVIEW_FILE = 500, 64 * 1024 * 1024, 512 * 1024 * 1024
+_PREVIEW_NOTES, _PREVIEW_SIZE, _PREVIEW_FILE = 1_000, 64 * 1024 * 1024, 512 * 1024 * 1024
 # Space that must be left on the disk.
 _SPARE = 256 * 1024 * 1024
 _ROOT = "files"
@@ -185,9 +186,10 @@ def _archive_parts(path: Path, options: Options, choose: Choose) -> Generator[Pa
                 yield Part(_shown(member), path, reason=reason)
             elif not _is_skipped(member.filename):
                 wanted[member.filename] = member
-        notes = [name for name in sorted(wanted) if _is_note(name)]
+        notes, further = [name for name in sorted(wanted) if _is_note(name)], 0
         if options.is_preview:
-            notes = _first(notes, wanted)
+            first = _first(notes, wanted)
+            further, notes = len(notes) - len(first), first
         unpacked: list[str] = []
         for name in notes:
             if reason := _unpack(archive, wanted[name], folder / name):
@@ -196,11 +198,14 @@ def _archive_parts(path: Path, options: Options, choose: Choose) -> Generator[Pa
                 unpacked.append(name)
         if unpacked:
             yield _notes_part(folder, unpacked)
+        if further:
+            reason = "are not previewed; the import reads them"
+            yield Part(plural(further, "further document"), path, reason=reason, is_for_later=True)
         for name, member in sorted(wanted.items()):
             if _is_note(name):
                 continue
             if options.is_preview and member.file_size > _PREVIEW_FILE:
-                yield Part(name, path, reason="is too large for a preview; the import reads it")
+                yield Part(name, path, reason="is too large for a preview; the import reads it", is_for_later=True)
                 continue
             if reason := _unpack(archive, member, folder / name):
                 yield Part(name, path, reason=reason)

@@ -286,5 +286,5 @@ IMPORTER = Importer(
     "a folder of documents (text, Markdown, HTML, PDF), or one of them",
     knows,
     read,
-    previews_in_part=True,
+    previews_in_part=lambda path: knows(Source(path)),
 )
