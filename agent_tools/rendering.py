@@ -15,8 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from search.unified.legs import ResultKind
 from search.unified.rows import Linked, UnifiedHit
 from search.unified.service import UnifiedResult
-from text.formatting import memories
-from text.tokens import estimated_tokens
+from text.formatting import estimated_tokens, memories
 
 CellValue = str | int | float | bool | list[str] | None
 TableRow = Mapping[str, CellValue]

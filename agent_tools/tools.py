@@ -37,9 +37,9 @@ from memories.recalls import recalled
 from memories.records import SUPERSEDES_REL, MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.services import memory_create, memory_link, memory_update, memory_upsert
 from search.facets import FACET
-from search.near_duplicates import near_duplicates
 from search.result import HitDetail
 from search.run import run
+from search.similar import near_duplicates
 from search.timeline import TimelineRequest, timeline
 from search.unified.service import unified
 from web.errors import close_to

@@ -17,9 +17,10 @@ from explorer.graph.params import AroundRequest, PathRequest
 from explorer.graph.path_page import NodePath, find_path
 from explorer.graph.queries import CONCEPT, ENTITY, NodeKind
 from search.facets import FACET
+from search.listings import facet_page
 from search.query import SearchQuery
 from search.result import FacetListing, HitDetail
-from search.run import facet_page, run
+from search.run import run
 from web.params import Params, QueryError, Value
 from web.validation import Problem
 

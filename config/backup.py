@@ -35,8 +35,8 @@ from psycopg import sql
 from config.embedded.server import DATABASE, EmbeddedPostgresError, EmbeddedServer, programs
 from config.home import create_home, folder_mode
 from search.engines.index import outbox
-from search.engines.segment_store import sync_folder
-from search.engines.vectors import change_log
+from search.engines.segment_files import sync_folder
+from search.engines.vectors import pgvector
 from web.version import VERSION
 
 FORMAT = 1
@@ -279,7 +279,7 @@ def backup_restore(path: Path) -> Manifest:
         _restore(dump, manifest, place)
     # The search index is built again: another one in this HOME may bear the same name.
     outbox.stop_following()
-    change_log.track_changes_for("")
+    pgvector.track_changes_for("")
     connection.close()
     return manifest
 

@@ -23,8 +23,8 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 
 from categories.revision import data_revision
-from memories.embedding.progress import memory_progress
-from search.engines.health import index_state
+from memories.embedding.vectors import memory_progress
+from search.engines import index_state
 from search.engines.index.outbox import backlog
 from web.admission import light_requests, requests
 from web.exchange import Application, Exchange, ExchangeApplication, Message, Receive, Send, set_route

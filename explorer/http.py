@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
 from zoneinfo import ZoneInfo
 
@@ -24,8 +24,7 @@ from explorer.explore.arrangement import Arrangement
 from explorer.page_query import PageQuery
 from search.query import ALIASES
 from search.saved_views import default_view_id, openable_views
-from text.dates import zone_names
-from text.formatting import number
+from text.formatting import number, zone_names
 from web.params import Pair, Params, pairs_of
 from web.templates import render_block
 from web.timing import Stopwatch, server_timing
@@ -40,16 +39,21 @@ Extra = TypeVar("Extra", bound=Params)
 
 
 class PageRequest(HttpRequest):
-    """A request with the attribute of the htmx middleware."""
+    """A request with the attribute of the htmx middleware, and its viewer once that was read."""
 
     htmx: HtmxDetails
+    viewer: Viewer
 
 
 def page_viewer(request: HttpRequest) -> Viewer:
-    """The signed-in user, in the time zone from the browser's cookie."""
+    """The signed-in user, in the time zone from the browser's cookie. Read once per request."""
+    known = cast("PageRequest", request)
+    if hasattr(request, "viewer") and known.viewer.user_id == request.user.pk:
+        return known.viewer
     name = request.COOKIES.get(TIMEZONE_COOKIE, "")
     zone = ZoneInfo(name) if name in zone_names() else get_default_timezone()
-    return viewer_of_user(request.user, timezone=zone)
+    known.viewer = viewer_of_user(request.user, timezone=zone)
+    return known.viewer
 
 
 def read_arrangement(request: HttpRequest) -> Arrangement:
@@ -69,7 +73,7 @@ def keep_arrangement(request: HttpRequest, response: HttpResponse, arrangement: 
 
 def menu(request: HttpRequest) -> dict[str, Callable[[], object]]:
     """Context processor for the menu. Its values are lazy: pages without a menu do not query them."""
-    viewer = cache(lambda: viewer_of_user(request.user))
+    viewer = cache(lambda: page_viewer(request))
     return {
         "may_curate": lambda: "curate" in viewer().scopes,
         "may_write": lambda: "write" in viewer().scopes,

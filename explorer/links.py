@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from categories.kinds import TERM_KINDS
-from search.query import SearchQuery
-from search.slices import plain
+from search.query import SearchQuery, plain
 
 
 class Link(NamedTuple):

@@ -16,9 +16,8 @@ from access.viewer import Viewer
 from memories.models import NEWEST_SESSIONS, Memory, Project, Session
 from memories.queries import visible_to
 from search.baseline_counts import corpus_counts
-from search.engines import with_engine
-from search.snapshots import snapshot
-from search.word_condition import has_excluded_words, has_words
+from search.engines import snapshot, with_engine
+from search.engines.sql import has_excluded_words, has_words
 from text.formatting import legible
 from web.errors import close_to
 from web.params import MAX_PAGE, Params, QueryError, Text, Values

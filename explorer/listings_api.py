@@ -26,8 +26,8 @@ from explorer.listings import (
 from explorer.operations import read_operation
 from explorer.sessions.reads import SessionDetail, SessionRequest, session_detail
 from search.facets import FACET
+from search.listings import facet_page
 from search.result import FacetListing
-from search.run import facet_page
 from web.params import Params, pairs_of
 from web.timing import Timings, timed, took_ms
 from web.version import API_VERSION, VERSION

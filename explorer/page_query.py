@@ -6,8 +6,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from search.histogram_split import SPLIT_KEYS
 from search.query import VIEW, SearchQuery
+from search.run import SPLIT_KEYS
 from search.saved_views import stored_form
 from web.params import Pair, sorted_values
 from web.validation import Problem

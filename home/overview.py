@@ -18,23 +18,22 @@ from curation.suggestions.params import ReviewQuery, kind_labels
 from curation.suggestions.queries import counts_by_kind
 from explorer.links import explore_url
 from explorer.listings import Listed, ListedSession, SessionsRequest, list_sessions
-from memories.embedding.progress import EmbeddedShare, memory_progress
+from memories.embedding.vectors import EmbeddedShare, memory_progress
 from memories.models import EmbeddingModel, Memory
 from memories.queries import visible_to
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import Engine, EngineTimeoutError
 from search.facets import FACET, FacetValue
 from search.histogram import Histogram
+from search.listings import date_histograms, totals
 from search.plan import resolve_query
 from search.query import EVER, Interval, SearchQuery, Sort
 from search.result import HitDetail, SearchResult
-from search.run import date_histograms, run, totals
+from search.run import run
 from search.saved_views import OpenableView, ViewCount, count_views, openable_views
-from search.snapshots import snapshot
 from search.typed import as_text
-from text.dates import check_start, start_of
-from text.formatting import local_time, number
-from text.titles import plain_title
+from text.formatting import check_start, local_time, number, start_of
+from text.highlight import plain_title
 from web.cache import RepeatedReads
 from web.params import Params, Value
 

@@ -132,14 +132,17 @@ class EventNotFoundError(Refusal):
 def memory_history(viewer: Viewer, memory_id: int, *, before: str = "", limit: int = 50) -> History | None:
     """The history of a memory; None if the viewer may not open it. Raises EventNotFoundError for `before`."""
     memory = visible_to(viewer).filter(pk=memory_id).select_related("batch").defer("content", "terms", "raw").first()
-    if memory is None:
-        return None
-    events = _events_of(memory, viewer)
-    begin = _place_of(before, memory_id, events) + 1 if before else 0
+    return None if memory is None else history_of(memory, viewer, before=before, limit=limit)
+
+
+def history_of(memory: Memory, viewer: Viewer, *, before: str = "", limit: int = 50) -> History:
+    """The history of a memory that the viewer may open. Raises EventNotFoundError for `before`."""
+    events = _events_of(memory, viewer, with_values=0 if before else min(limit, _BLOCK))
+    begin = _place_of(before, memory.pk, events) + 1 if before else 0
     page = list(_with_values(events[begin : begin + limit]))
     names = _Names.of(page)
     has_more = len(events) > begin + limit
-    return History(memory_id, tuple(_shown(event, names) for event in page), page[-1].id if page and has_more else "")
+    return History(memory.pk, tuple(_shown(event, names) for event in page), page[-1].id if page and has_more else "")
 
 
 def values_at(memory: Memory, event_id: str, links: Mapping[str, Any], viewer: Viewer) -> dict[str, Any]:
@@ -260,14 +263,24 @@ class _StoredEvent:
 _Event = RawEvent | _StoredEvent
 
 
-def _events_of(memory: Memory, viewer: Viewer) -> list[_Event]:
-    """All changes of a memory, the newest first; auditevent_subject_idx."""
+def _events_of(memory: Memory, viewer: Viewer, *, with_values: int = _BLOCK) -> list[_Event]:
+    """All changes of a memory, the newest first, and the values of the newest ones; auditevent_subject_idx."""
     stored = AuditEvent.objects.filter(subject_type="memory", subject_id=memory.pk)
-    is_arrival = ExpressionWrapper(Q(verb__in=_ARRIVALS, before__isnull=True), BooleanField())
-    rows = stored.annotate(is_arrival=is_arrival).values_list("pk", "at", "is_arrival")[:MOST_EVENTS]
-    events: list[_Event] = [_StoredEvent(pk, at) for pk, at, _ in rows]
-    if not any(is_arrival for *_, is_arrival in rows):
-        events.append(_arrival(memory))
+    imports = AuditEvent.objects.filter(subject_type="importbatch", subject_id=memory.batch_id or 0, verb="import")
+    newest = stored.select_related("user", "api_key")[:with_values]
+    found = list(newest.union(imports.select_related("user", "api_key")[:1], all=True)) if memory.batch_id else newest
+    read = sorted(
+        (event for event in found if event.subject_type == "memory"), key=lambda event: event.pk, reverse=True
+    )
+    events: list[_Event] = [_audited(event) for event in read]
+    has_arrival = any(event.before is None and event.verb in _ARRIVALS for event in read)
+    if len(read) == with_values:
+        is_arrival = ExpressionWrapper(Q(verb__in=_ARRIVALS, before__isnull=True), BooleanField())
+        places = stored.annotate(is_arrival=is_arrival).values_list("pk", "at", "is_arrival")[with_values:MOST_EVENTS]
+        events += [_StoredEvent(pk, at) for pk, at, _ in places]
+        has_arrival |= any(is_arrival for *_, is_arrival in places)
+    if not has_arrival:
+        events.append(_arrival(memory, next((event for event in found if event.subject_type != "memory"), None)))
     for source in _sources:
         events += source.events(memory.pk, viewer)
     # Stable: events of one time stay in the order of their ids.
@@ -306,16 +319,13 @@ def _kind_of(verb: str, before: Mapping[str, Any], after: Mapping[str, Any], *, 
     return kind_of_values(was, state, after.keys())
 
 
-def _arrival(memory: Memory) -> RawEvent:
+def _arrival(memory: Memory, imported: AuditEvent | None) -> RawEvent:
     """The arrival of a memory that has no event of its own: an import has one event for all."""
     batch = memory.batch
     created = RawEvent(FIRST, memory.created_at, MemoryChange.Kind.CREATED.value, "", AuditEvent.Door.COMMAND)
-    if batch is None:
-        return created
-    imported = AuditEvent.objects.filter(subject_type="importbatch", subject_id=batch.pk, verb="import")
-    event = imported.select_related("user", "api_key").first()
-    created = replace(created, at=batch.started_at, batch_id=batch.pk)
-    return created if event is None else replace(created, by=maker_of(event), door=event.door)
+    if batch is not None:
+        created = replace(created, at=batch.started_at, batch_id=batch.pk)
+    return created if imported is None else replace(created, by=maker_of(imported), door=imported.door)
 
 
 def maker_of(event: AuditEvent) -> str:

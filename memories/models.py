@@ -552,7 +552,7 @@ class OutboxEntry(models.Model):
 
 class VectorChange(models.Model):
     """A revision of the vectors not yet applied to their replica, and the memories whose vectors it changed. See
-    `search/engines/vectors/change_log.py`.
+    `search/engines/vectors/pgvector.py`.
     """
 
     revision = models.BigIntegerField(primary_key=True)

@@ -9,12 +9,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import F, Q, QuerySet, Window
+from django.db.models import BigIntegerField, F, Q, QuerySet, Value, Window
 from django.db.models.functions import RowNumber
 
 from access.viewer import Viewer
 from categories.models import Relationship
-from categories.queries import CategoryNode, Term, category_nodes, concept_terms, entity_terms
+from categories.names import names_at
+from categories.queries import CategoryNode, Term
+from categories.revision import data_revision
 from memories.models import Memory, MemoryLink
 
 
@@ -44,6 +46,7 @@ def memory_version(memory: Memory) -> str:
 _MAX_LINKS = 200
 _MAX_BACKLINKS = 50
 _MAX_RELATIONSHIPS = 50
+_TITLE = ("id", "title", "memory_type", "state", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,31 +83,29 @@ class MemoryDetail:
     supersedes: tuple[MemoryTitle, ...]
     superseded_by: MemoryTitle | None
     relationships: tuple[Relationship, ...]
+    around: tuple[MemoryTitle, ...] = ()
+    """The memory among its neighbours, the oldest first, if they were asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Around:
-    """The neighbours of a memory in its project, the oldest first."""
+def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int = 0) -> dict[int, MemoryDetail]:
+    """The memories that the viewer may open, by id, each with up to `around` neighbours before it and after it.
 
-    before: tuple[MemoryTitle, ...]
-    after: tuple[MemoryTitle, ...]
-
-
-def memory_details(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, MemoryDetail]:
-    """The memories that the viewer may open, by id. Eight statements."""
+    Four statements; another one if some have links or successors, and those for names that are not cached.
+    """
+    names = names_at(data_revision())
     found = visible_to(viewer).select_related("project", "session", "batch").defer("terms", "raw")
     # A number that is too large for an id, from a URL, is an error of a cluster's database.
     memories = found.in_bulk([pk for pk in memory_ids if pk < 2**63])
     ids = list(memories)
     if not ids:
         return {}
-    links, backlinks = _links(ids), _backlinks(viewer, ids)
-    wanted = {link.target_memory_id for group in links.values() for link in group}
-    wanted |= {pk for group in backlinks.values() for _, pk in group} | {m.superseded_by_id for m in memories.values()}
-    titles, older = _titles(viewer, wanted, ids)
-    categories = category_nodes([pk for memory in memories.values() for pk in memory.category_ids])
-    concepts = concept_terms([pk for memory in memories.values() for pk in memory.concept_ids])
-    entities = entity_terms([pk for memory in memories.values() for pk in memory.entity_ids])
+    related = _related_by_id(viewer, memories.values(), around)
+    wanted = {one.target_id or 0 for group in related.values() for one in group if one.role == _LINK}
+    wanted = (wanted | {memory.superseded_by_id or 0 for memory in memories.values()}) - {0}
+    titles = {title.id: title for title in titles_of(visible_to(viewer).filter(pk__in=wanted))} if wanted else {}
+    categories = names.category_nodes([pk for memory in memories.values() for pk in memory.category_ids])
+    concepts = names.concept_terms([pk for memory in memories.values() for pk in memory.concept_ids])
+    entities = names.entity_terms([pk for memory in memories.values() for pk in memory.entity_ids])
     relationships = _relationships(ids)
     return {
         pk: MemoryDetail(
@@ -112,37 +113,88 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, Mem
             categories=_sorted_nodes(categories, memory.category_ids),
             concepts=_sorted_terms(concepts, memory.concept_ids),
             entities=_sorted_terms(entities, memory.entity_ids),
-            links=tuple(ResolvedLink(x.rel, x.target, x.url, titles.get(x.target_memory_id or 0)) for x in links[pk]),
-            backlinks=tuple((rel, titles[k]) for rel, k in backlinks[pk] if k in titles),
-            supersedes=tuple(older[pk]),
+            links=tuple(
+                ResolvedLink(one.rel, one.target, one.url, titles.get(one.target_id or 0))
+                for one in related[pk]
+                if one.role == _LINK
+            ),
+            # One that links here twice by the same relation is listed once.
+            backlinks=tuple(dict.fromkeys((one.rel, one.memory) for one in related[pk] if one.role == _BACKLINK)),
+            supersedes=tuple(one.memory for one in related[pk] if one.role == _OLDER)[:_MAX_LINKS],
             superseded_by=titles.get(memory.superseded_by_id or 0),
             relationships=tuple(relationships[pk]),
+            around=_sorted_titles(memory, (one.memory for one in related[pk] if one.role == _NEAR)) if around else (),
         )
         for pk, memory in memories.items()
     }
 
 
-def _links(memory_ids: Collection[int]) -> dict[int, list[MemoryLink]]:
-    links: dict[int, list[MemoryLink]] = defaultdict(list)
-    for link in MemoryLink.objects.filter(memory__in=memory_ids, ordinal__lt=_MAX_LINKS).order_by("ordinal"):
-        links[link.memory_id].append(link)
-    return links
+_LINK, _BACKLINK, _OLDER, _NEAR = "link", "backlink", "older", "near"
 
 
-def _backlinks(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, list[tuple[str, int]]]:
-    """The first links to each memory, as relation and source."""
-    rows = (
-        MemoryLink.objects.filter(target_memory__in=memory_ids, memory__in=visible_to(viewer))
+@dataclass(frozen=True, slots=True)
+class _Related:
+    """Something that belongs to a memory, in a role: a link of its record, or another memory."""
+
+    role: str
+    rel: str
+    target: str
+    url: str
+    target_id: int | None
+    memory: MemoryTitle
+
+
+def _related_by_id(viewer: Viewer, memories: Collection[Memory], around: int) -> dict[int, list[_Related]]:
+    """The links of each memory and to it, the memories that it supersedes, and its neighbours; one statement."""
+    ids = [memory.pk for memory in memories]
+    links = MemoryLink.objects.annotate(role=Value(_LINK), place=F("ordinal"))
+    back = (
+        MemoryLink.objects.filter(target_memory__in=ids, memory__in=visible_to(viewer))
         .exclude(memory_id=F("target_memory_id"))
         .annotate(row=Window(RowNumber(), partition_by="target_memory_id", order_by=["rel", "memory_id"]))
         .filter(row__lte=_MAX_BACKLINKS)
-        .order_by("rel", "memory_id")
-        .values_list("target_memory_id", "rel", "memory_id")
+        .annotate(role=Value(_BACKLINK), place=Value(0))
     )
-    found: dict[int, dict[tuple[str, int], None]] = defaultdict(dict)
-    for target, rel, pk in rows:
-        found[target or 0][rel, pk] = None
-    return defaultdict(list, {pk: list(links) for pk, links in found.items()})
+    other = {"place": Value(0), "rel": Value(""), "target": Value(""), "url": Value("")}
+    older = (
+        visible_to(viewer).filter(superseded_by__in=ids).annotate(role=Value(_OLDER), of=F("superseded_by"), **other)
+    )
+    near = [part for memory in memories for part in _near_in_time(viewer, memory, around)] if around else []
+    columns = ("role", "place", "rel", "target", "url")
+    of_link = (*columns, "target_memory_id", *(f"memory__{name}" for name in _TITLE))
+    rows = (
+        links.filter(memory__in=ids, ordinal__lt=_MAX_LINKS)
+        .values_list(*of_link)
+        .union(
+            back.values_list(*of_link),
+            older.values_list(*columns, "of", *_TITLE),
+            *(part.annotate(role=Value(_NEAR), **other).values_list(*columns, "of", *_TITLE) for part in near),
+            all=True,
+        )
+    )
+    found: dict[int, list[_Related]] = defaultdict(list)
+    for role, _, rel, target, url, target_id, *title in rows.order_by("place", "rel", "memory__id"):
+        found[title[0] if role == _LINK else target_id].append(
+            _Related(role, rel, target, url, target_id, MemoryTitle(*title))
+        )
+    return found
+
+
+def _near_in_time(viewer: Viewer, memory: Memory, count: int) -> tuple[QuerySet[Memory], QuerySet[Memory]]:
+    """The memories created just before and after a memory, in its project."""
+    near = visible_to(viewer).filter(project_id=memory.project_id, state__in=["active", "proposed"])
+    near = near.annotate(of=Value(memory.pk, BigIntegerField()))
+    # Many memories may have the same time, so the id decides. The index is memory_project_created_idx.
+    same = Q(created_at=memory.created_at)
+    earlier = near.filter(created_at__lte=memory.created_at).exclude(same & Q(id__gte=memory.pk))
+    later = near.filter(created_at__gte=memory.created_at).exclude(same & Q(id__lte=memory.pk))
+    return earlier.order_by("-created_at", "-id")[:count], later.order_by("created_at", "id")[:count]
+
+
+def _sorted_titles(memory: Memory, others: Iterable[MemoryTitle]) -> tuple[MemoryTitle, ...]:
+    """A memory and others, the oldest first."""
+    own = MemoryTitle(memory.pk, memory.title, memory.memory_type, memory.state, memory.created_at)
+    return tuple(sorted([own, *others], key=lambda title: (title.created_at, title.id)))
 
 
 def _relationships(memory_ids: Collection[int]) -> dict[int, list[Relationship]]:
@@ -156,37 +208,8 @@ def _relationships(memory_ids: Collection[int]) -> dict[int, list[Relationship]]
     return found
 
 
-def timeline_around(viewer: Viewer, memory: Memory, before: int = 5, after: int = 5) -> Around:
-    """The memories created just before and after a memory, in its project."""
-    near = visible_to(viewer).filter(project_id=memory.project_id, state__in=["active", "proposed"])
-    # Many memories may have the same time, so the id decides. The index is memory_project_created_idx.
-    same = Q(created_at=memory.created_at)
-    earlier = near.filter(created_at__lte=memory.created_at).exclude(same & Q(id__gte=memory.pk))
-    later = near.filter(created_at__gte=memory.created_at).exclude(same & Q(id__lte=memory.pk))
-    return Around(
-        before=tuple(reversed(titles_of(earlier.order_by("-created_at", "-id")[:before]))),
-        after=tuple(titles_of(later.order_by("created_at", "id")[:after])),
-    )
-
-
-def _titles(
-    viewer: Viewer, wanted: Iterable[int | None], memory_ids: Collection[int]
-) -> tuple[dict[int, MemoryTitle], dict[int, list[MemoryTitle]]]:
-    """The memories by id, and the memories that each of `memory_ids` supersedes, in one statement."""
-    ids = [pk for pk in wanted if pk is not None]
-    rows = visible_to(viewer).filter(Q(pk__in=ids) | Q(superseded_by__in=memory_ids)).order_by("id")
-    named: dict[int, MemoryTitle] = {}
-    older: dict[int, list[MemoryTitle]] = defaultdict(list)
-    for row in rows.values_list("id", "title", "memory_type", "state", "created_at", "superseded_by_id"):
-        newer = row[5] or 0
-        title = named[row[0]] = MemoryTitle(*row[:5])
-        if newer in memory_ids and len(older[newer]) < _MAX_LINKS:
-            older[newer].append(title)
-    return named, older
-
-
 def titles_of(memories: QuerySet[Memory]) -> list[MemoryTitle]:
-    return [MemoryTitle(*row) for row in memories.values_list("id", "title", "memory_type", "state", "created_at")]
+    return [MemoryTitle(*row) for row in memories.values_list(*_TITLE)]
 
 
 def _sorted_nodes(nodes: Mapping[int, CategoryNode], ids: Iterable[int]) -> tuple[CategoryNode, ...]:

@@ -18,6 +18,8 @@ from datetime import UTC, date, datetime, timedelta
 
 from django.conf import settings
 from django.db import Error, connection, transaction
+from django.db.models import DateField, DateTimeField, Value
+from django.db.models.functions import Cast
 
 from access.models import AuditEvent
 from access.viewer import Viewer
@@ -247,15 +249,18 @@ class Recalls:
 
 
 def recalls_of(viewer: Viewer, memory_id: int) -> Recalls:
-    """The recalls of a memory; none if the viewer may not open it. Two statements, by primary keys."""
-    found = Recall.objects.filter(memory__in=visible_to(viewer).filter(pk=memory_id)).first()
+    """The recalls of a memory; none if the viewer may not open it. One statement, by primary keys."""
+    of_memory = {"memory__in": visible_to(viewer).filter(pk=memory_id)}
+    no_time = Cast(Value(None), DateTimeField())
+    sums = Recall.objects.filter(**of_memory).values_list(
+        Cast(Value(None), DateField()), "total", "by_agents", "first_at", "last_at"
+    )
+    days = RecallDay.objects.filter(**of_memory).values_list("day", "total", "by_agents", no_time, no_time)
+    rows = list(sums.union(days.order_by("-day")[:DAYS_KEPT], all=True))
+    found = next((row for row in rows if row[0] is None), None)
     if found is None:
         return Recalls()
-    days = RecallDay.objects.filter(memory_id=memory_id).order_by("-day")
-    return Recalls(
-        total=found.total,
-        by_agents=found.by_agents,
-        first_at=found.first_at,
-        last_at=found.last_at,
-        days=tuple(RecallDays(*row) for row in days.values_list("day", "total", "by_agents")[:DAYS_KEPT]),
-    )
+    _, total, by_agents, first_at, last_at = found
+    by_day = (RecallDays(*row[:3]) for row in rows if row[0] is not None)
+    newest_first = tuple(sorted(by_day, key=lambda day: day.day, reverse=True))
+    return Recalls(total, by_agents, first_at, last_at, newest_first)

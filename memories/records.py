@@ -25,7 +25,7 @@ from pydantic import (
 
 from categories.paths import PathError, clean_name, is_clean, parse_path, spellings
 from memories.timestamps import parse_moment
-from text.titles import first_heading
+from text.highlight import first_heading
 from web.validation import kind_of, refuse, shown
 
 MAX_CONTENT = 1_000_000

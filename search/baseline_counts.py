@@ -16,7 +16,7 @@ import numpy as np
 from django.db import DataError, connection
 
 from access.viewer import Viewer
-from search.engines.array_files import Array
+from search.engines import snapshot
 from search.engines.base import (
     BUCKET_DAYS,
     Counts,
@@ -28,12 +28,12 @@ from search.engines.base import (
     Filter,
     Value,
     ValueCount,
+    is_large,
 )
-from search.engines.large_corpus import is_large
 from search.engines.postgres import PostgresEngine
+from search.engines.segment_files import Array
 from search.facets import DEFAULT_STATES, FACETS
 from search.result import CorpusCounts
-from search.snapshots import snapshot
 from web.cache import RepeatedReads
 
 _KEPT_VIEWS = 16

@@ -13,10 +13,9 @@ from django.db import connection
 
 from categories.revision import DataRevision
 from categories.vocabulary_cache import Tree
-from search.engines.array_files import Array, Mask
-from search.engines.base import Ids
+from search.engines.base import Ids, is_large
 from search.engines.column_snapshot import ColumnSnapshot
-from search.engines.large_corpus import is_large
+from search.engines.segment_files import Array, Mask
 from web.cache import RepeatedReads, RevisionCache
 
 _CACHED_VIEWS = 16
@@ -237,7 +236,7 @@ def _counted(
     )
     ids = filing.ids_of("category")
     for code in changed.tolist():
-        _count(found, code, int(ids[code]))
+        _add_memories(found, code, int(ids[code]))
     return found
 
 
@@ -268,7 +267,7 @@ def _longer(before: Array | None, size: int, kind: type[np.generic] = np.int64) 
     return found
 
 
-def _count(counts: CategoryCounts, code: int, category_id: int) -> None:
+def _add_memories(counts: CategoryCounts, code: int, category_id: int) -> None:
     """Count one category."""
     filing = counts.filing
     slots = filing.having("category", code, counts.within)

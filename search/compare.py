@@ -11,7 +11,7 @@ import numpy as np
 
 from access.viewer import Viewer
 from categories.queries import Term
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import (
     Counts,
     Engine,
@@ -26,13 +26,11 @@ from search.facets import DATE_KEY, FACET, FACETS, FacetKind
 from search.histogram import NO_DAYS, DayCounts, build_histogram
 from search.hits import load_hits
 from search.plan import ResolvedQuery, explain_unknown, resolve_query
-from search.query import FacetScope, Interval, SearchQuery, Sort
+from search.query import FacetScope, Interval, SearchQuery, Sort, plain
 from search.ranking import Ranked
 from search.result import Hit, HitDetail, SearchWarning
 from search.run import engine_notices
-from search.slice_steps import Period, Step, align_steps
-from search.slices import SEARCHES, Asked, plain, slice_query
-from search.snapshots import snapshot
+from search.slices import SEARCHES, Asked, Period, Step, align_steps, slice_query
 from text.analysis import fold
 from text.formatting import listed, local_time, number
 from web.timing import Stopwatch

@@ -266,7 +266,7 @@ def _unknown(
     visible = EngineQuery(project_ids=resolved.plan.project_ids)
     language = resolved.plan.texts[0].language
     looked_for = {pattern for text in resolved.plan.texts for pattern in text.words.positive}
-    for start, end in _words(query.text, language):
+    for start, end in _word_places(query.text, language):
         typed = query.text[start:end]
         texts = tuple(_having(typed, text) for text in resolved.plan.texts)
         if looked_for.isdisjoint(pattern for text in texts for pattern in text.words.required):
@@ -279,7 +279,7 @@ def _unknown(
         yield start, end, list(dict.fromkeys(word for word in spelled if word))
 
 
-def _words(text: str, language: str) -> list[tuple[int, int]]:
+def _word_places(text: str, language: str) -> list[tuple[int, int]]:
     """(start, end) of the words of a query that may be misspelled."""
     places = [(token.start, token.end) for token in tokens(text, language)]
     plain = [(start, end) for start, end in places if len(_pattern(text[start:end], language).terms) == 1]

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search.query import Interval
-from text.dates import day_start, instant
-from text.formatting import MONTHS, day_text
+from text.formatting import MONTHS, day_start, day_text, instant
 
 MAX_BARS = 60
 # Early days that hold at most this share of the memories are left out if they are at least that share of all days.

@@ -14,7 +14,7 @@ from pydantic import Field
 from access.viewer import Viewer
 from categories.local_texts import as_projects
 from categories.queries import resolve_categories
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import (
     Counts,
     Engine,
@@ -30,7 +30,6 @@ from search.histogram import Histogram, bar_edges, build_histogram
 from search.plan import ResolvedQuery, resolve_query, visible_ids
 from search.query import ExtraParams, Interval, SearchQuery
 from search.result import SearchWarning
-from search.snapshots import snapshot
 from text.formatting import local_time
 from web.params import Required, Text
 from web.timing import Stopwatch

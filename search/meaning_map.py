@@ -13,7 +13,7 @@ from access.viewer import Viewer
 from memories.models import MapPlace
 from search.area import MOST, Area, Tile, area_text
 from search.baseline_counts import corpus_plan, corpus_view
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import (
     COARSE_BITS,
     Engine,
@@ -24,7 +24,7 @@ from search.engines.base import (
     MapTile,
     Value,
 )
-from search.engines.map_places import layout_now
+from search.engines.stored_columns import layout_now
 from search.facet_counts import value_terms
 from search.facets import FACET, FacetKind
 from search.hits import load_hits
@@ -32,8 +32,7 @@ from search.plan import ResolvedQuery, resolve_query
 from search.query import SearchQuery
 from search.ranking import Ranked
 from search.result import Hit, SearchWarning
-from search.snapshots import snapshot
-from text.dates import instant
+from text.formatting import instant
 from web.cache import RevisionCache
 from web.errors import Refusal
 from web.timing import Stopwatch, Timings

@@ -1,7 +1,7 @@
 """Resolves a query for a viewer: names to ids, words to terms, dates to instants, text to a vector."""
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from typing import TypeVar
@@ -27,6 +27,7 @@ from categories.queries import (
 )
 from categories.revision import DataRevision, data_revision_with
 from memories.embedding.query import EmbedderNotReadyError, query_vector
+from memories.embedding.vectors import EmbeddedShare, memory_progress
 from memories.records import normalise_tag, slug_name, tag_spellings
 from search.area import Area, parse_area
 from search.engines.base import (
@@ -39,14 +40,11 @@ from search.engines.base import (
     Value,
     VectorQuery,
 )
-from search.engines.map_places import layout_now
-from search.engines.recall_counts import recalls_now
+from search.engines.stored_columns import layout_now, recalls_now
 from search.facets import FACET, FACETS, STATES, FacetKind, FacetSpec
-from search.meaning import not_ready_warning, share_warnings
 from search.query import FacetScope, Mode, SearchQuery, recalled_from
 from search.result import REFUSED, SearchWarning
-from text.dates import start_of
-from text.formatting import legible, listed
+from text.formatting import legible, listed, start_of
 from text.query_syntax import TextQuery, parse_text, plain_text_of, read_exclusions
 from web.errors import Refusal
 
@@ -484,3 +482,34 @@ def _values_of(key: str, ids: list[int]) -> list[str]:
         return [nodes[pk].path for pk in ids if pk in nodes]
     terms = concept_terms(ids) if key == "concept" else entity_terms(ids)
     return [terms[pk].value for pk in ids if pk in terms]
+
+
+def not_ready_warning(reason: str) -> SearchWarning:
+    """The warning of an answer by words alone. `reason` is that of `EmbedderNotReadyError`."""
+    return SearchWarning(f"Search by meaning is not ready: {reason}. Found by words alone.", "mode")
+
+
+def memory_share(revision: DataRevision, plan: EngineQuery) -> EmbeddedShare:
+    """The share of the memories of the searched projects that have a vector; it counts no other project."""
+    return memory_progress(revision).share(_searched_projects(plan))
+
+
+def share_warnings(revision: DataRevision, plan: EngineQuery) -> Iterator[SearchWarning]:
+    """A warning if not all memories of the searched projects have a vector."""
+    share = memory_share(revision, plan)
+    if share.is_complete:
+        return
+    if not share.embedded:
+        yield SearchWarning("No memory has a vector so far. Found by words alone.", "mode")
+        return
+    yield SearchWarning(f"{share.text} of the memories have a vector so far; more may appear.", "mode")
+
+
+def _searched_projects(plan: EngineQuery) -> frozenset[int] | None:
+    """The projects that the plan may find memories of; None stands for all."""
+    visible = None if plan.project_ids is None else frozenset(plan.project_ids)
+    chosen = plan.filter("project")
+    if chosen is None or not chosen.include:
+        return visible
+    wanted = frozenset(int(value) for values in chosen.include for value in values)
+    return wanted if visible is None else wanted & visible

@@ -15,16 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
 from search.area import check_area
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, FACETS, STATES_THEN
-from text.dates import (
-    check_date,
-    check_start,
-    check_zone,
-    instant,
-    is_span,
-    start_label,
-    start_of,
-)
-from text.formatting import date_text
+from text.formatting import check_date, check_start, check_zone, date_text, instant, is_span, start_label, start_of
 from web.params import MAX_PAGE, Pair, Params, QueryError, Text, Values, unknown_parameter
 from web.validation import Problem
 
@@ -528,3 +519,10 @@ def _from_to(first: str, last: str) -> str:
     if first[4:] == "-01-01" and last[4:] == "-12-31":
         return first[:4] if first[:4] == last[:4] else f"{first[:4]} – {last[:4]}"
     return date_text(first) if first == last else f"{date_text(first)} – {date_text(last)}"
+
+
+def plain(query: SearchQuery) -> SearchQuery:
+    """A search without its order, its page and how it is shown, which slices do not have."""
+    fields = SearchQuery.model_fields.items()
+    kept = {name: field.default if name in VIEW else getattr(query, name) for name, field in fields}
+    return SearchQuery.model_construct(**kept)

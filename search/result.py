@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from search.engines.base import Place
-from search.engines.large_corpus import LARGE
+from search.engines.base import LARGE, Place
 from search.facets import FACET, DateBuckets, Facet, FacetValue
 from search.histogram import Histogram
 from search.query import ExtraParams, SearchQuery

@@ -11,62 +11,28 @@ from datetime import UTC, datetime
 from django.conf import settings
 
 from access.viewer import Viewer
-from categories.local_texts import as_projects
-from categories.queries import resolve_categories
 from search.baseline_counts import corpus_counts
 from search.did_you_mean import count_alternatives, match_warnings
-from search.engines import with_engine
-from search.engines.base import (
-    Engine,
-    EngineQuery,
-    EngineTimeoutError,
-    FacetCounts,
-    FacetRequest,
-    MatchSet,
-    Place,
-    Value,
-    ValueCount,
-    VectorQuery,
-)
+from search.engines import snapshot, with_engine
+from search.engines.base import Engine, EngineQuery, EngineTimeoutError, FacetValues, Place, Spans, VectorQuery
 from search.engines.index.outbox import backlog
-from search.facet_counts import (
-    Counted,
-    build_facet,
-    by_count_and_name,
-    by_evidence,
-    count_facets,
-    counted_rows,
-    hidden_by_exclusions,
-    histogram_of,
-    mark_parents,
-    named_label,
-    plan_counted,
-    value_rows,
-    value_terms,
-)
-from search.facets import FACET, Facet, FacetKind, FacetSpec
-from search.histogram import Histogram
-from search.histogram_split import split_histogram
+from search.facet_counts import Counted, count_facets, named_label, value_terms
+from search.facets import FACET, FACETS, Facet
+from search.histogram import Histogram, bar_edges
 from search.hits import load_hits
-from search.plan import ResolvedQuery, resolve_query, visible_ids
+from search.plan import ResolvedQuery, resolve_query
 from search.query import SearchQuery, Sort
-from search.ranking import Ranked
-from search.relevance import ranked_page
+from search.ranking import Ranked, ranked_page
 from search.result import (
     COUNTS,
     NONE_CONTAINS,
-    CorpusCounts,
-    FacetListing,
-    FacetPage,
     HistogramSplit,
     HitDetail,
-    Initial,
     NamedTerm,
     SearchResult,
     SearchWarning,
     older_warnings,
 )
-from search.snapshots import snapshot
 from text.analysis import fold
 from text.formatting import listed
 from text.query_syntax import TextQuery
@@ -191,168 +157,6 @@ def _split(engine: Engine, resolved: ResolvedQuery, counted: Counted, key: str) 
         return split_histogram(engine, resolved, counted.histogram, facet)
     except EngineTimeoutError:
         return None
-
-
-def facet_page(
-    query: SearchQuery, key: str, listing: FacetListing, viewer: Viewer, *, with_corpus: bool = False
-) -> FacetPage:
-    """A page of the values of a facet under a query; `with_corpus` also with counts of the corpus, and initials."""
-
-    def answer(engine: Engine) -> FacetPage:
-        corpus = corpus_counts(engine, viewer) if with_corpus or listing.sort == "typical" else None
-        page = _facet_page(engine, query, FACET[key], listing, viewer, corpus, with_initials=with_corpus)
-        if corpus is None:
-            return page
-        older = older_warnings(corpus.as_of, viewer.timezone)
-        return replace(page, corpus=corpus, warnings=(*page.warnings, *older))
-
-    return with_engine(answer, viewer)
-
-
-def totals(queries: Sequence[SearchQuery], viewer: Viewer) -> list[MatchSet]:
-    """The sizes of the match sets of several queries, by one engine and from one snapshot; none of what is refused."""
-
-    def answer(engine: Engine) -> list[MatchSet]:
-        now = datetime.now(UTC)
-        with snapshot():
-            resolved = [resolve_query(engine, query, viewer, now, lenient=True) for query in queries]
-            found = engine.match([one.plan for one in resolved])
-        # By words alone there are fewer than there will be by meaning too.
-        return [
-            replace(size, truncated=True) if one.without_meaning else size
-            for size, one in zip(found, resolved, strict=True)
-        ]
-
-    return with_engine(answer, viewer)
-
-
-def date_histograms(queries: Sequence[SearchQuery], viewer: Viewer) -> list[Histogram]:
-    """The histograms of several queries, without their facets, and without the time around their dates."""
-
-    def answer(engine: Engine) -> list[Histogram]:
-        now = datetime.now(UTC)
-        with snapshot():
-            return [_alone(engine, query, resolve_query(engine, query, viewer, now, lenient=True)) for query in queries]
-
-    return with_engine(answer, viewer)
-
-
-def _alone(engine: Engine, query: SearchQuery, resolved: ResolvedQuery) -> Histogram:
-    try:
-        counts = engine.counts(resolved.plan, [], zone=resolved.zone, now=resolved.now)
-    except EngineTimeoutError:
-        return Histogram(unavailable="Counting took too long.")
-    return replace(histogram_of(engine, query, resolved, counts, margin=False), at_least=counts.days_truncated)
-
-
-def _facet_page(
-    engine: Engine,
-    query: SearchQuery,
-    spec: FacetSpec,
-    listing: FacetListing,
-    viewer: Viewer,
-    corpus: CorpusCounts | None,
-    *,
-    with_initials: bool,
-) -> FacetPage:
-    watch = Stopwatch(engine.waited_ms)
-    with snapshot(), watch.stage("facets"):
-        resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
-        summary = engine.match([resolved.plan], no_values=True, reuse=True)[0]
-        warnings = [*resolved.warnings, *engine_notices(engine, viewer)]
-        only: tuple[Value, ...] | None = None
-        if listing.parent and spec.kind == FacetKind.TREE:
-            parents = _visible_categories(engine, resolved, listing.parent)
-            if not parents:
-                warnings.append(SearchWarning(f"No category is named “{listing.parent}”.", "parent"))
-            only = tuple(child.id for below in resolved.names.children(parents).values() for child in below)
-        request = FacetRequest(spec.key, only=only)
-        initials: tuple[Initial, ...] = ()
-        try:
-            counts = engine.counts(resolved.plan, [request], zone=resolved.zone, now=resolved.now, days=False)
-        except EngineTimeoutError:
-            facet = Facet(spec.key, unavailable="Counting took too long.")
-        else:
-            listed = _listed_values(spec, resolved, listing, counts.facets[spec.key])
-            if listing.sort == "typical" and corpus is not None:
-                if not corpus.known:
-                    warnings.append(SearchWarning("Counting all memories took too long: largest first.", "sort"))
-                # The facet is counted without its own selection, and so are the memories that have its values.
-                (over,) = engine.match([plan_counted(resolved.plan, spec.key)], reuse=True)
-                listed = by_evidence(spec, listed, over.total, corpus)
-            facet = _listed_facet(engine, spec, resolved, listing, summary, counts.facets[spec.key], listed)
-            if with_initials and len(listed) > listing.page_size:
-                initials = _initials(spec, listed, resolved)
-            if (listing.page - 1) * listing.page_size >= max(1, facet.distinct):
-                warnings.append(SearchWarning(f"Page {listing.page} is past the last page.", "page"))
-    return FacetPage(
-        facet=facet,
-        listing=listing,
-        total=summary.total,
-        at_least=summary.truncated,
-        warnings=tuple(warnings),
-        labels=resolved.labels,
-        timings=watch.timings,
-        initials=initials,
-    )
-
-
-def _visible_categories(engine: Engine, resolved: ResolvedQuery, name: str) -> set[int]:
-    nodes = resolve_categories([name], as_projects(resolved.plan.project_ids)).get(name, ())
-    return visible_ids(engine, resolved.plan.project_ids, "category", [node.id for node in nodes])
-
-
-def _listed_values(
-    spec: FacetSpec, resolved: ResolvedQuery, listing: FacetListing, counts: FacetCounts
-) -> list[ValueCount]:
-    """The values of all pages of a listing, in its order."""
-    listed = list(counts.values)
-    if resolved.plan.project_ids is not None and spec.kind in {FacetKind.IDS, FacetKind.TREE}:
-        listed = by_count_and_name(spec, listed, resolved)
-    if listing.search or listing.sort == "name":
-        terms = value_terms(spec, [v.value for v in listed], resolved)
-        wanted = fold(listing.search)
-        listed = [v for v in listed if v.value in terms and wanted in fold(terms[v.value].label)]
-        if listing.sort == "name":
-            listed.sort(key=lambda v: (fold(terms[v.value].label), str(v.value)))
-    return listed
-
-
-def _initials(spec: FacetSpec, listed: Sequence[ValueCount], resolved: ResolvedQuery) -> tuple[Initial, ...]:
-    """The letters with which the names of values begin, each with its first value in the order of names."""
-    terms = value_terms(spec, [v.value for v in listed], resolved)
-    names = sorted((fold(terms[v.value].label), str(v.value), v.value) for v in listed if v.value in terms)
-    first: dict[str, Initial] = {}
-    for place, (name, _, value) in enumerate(names):
-        letter = name[0].upper() if name[:1].isalpha() else "#"
-        first.setdefault(letter, Initial(letter, place, terms[value].value))
-    return tuple(first.values())
-
-
-def _listed_facet(
-    engine: Engine,
-    spec: FacetSpec,
-    resolved: ResolvedQuery,
-    listing: FacetListing,
-    summary: MatchSet,
-    counts: FacetCounts,
-    listed: Sequence[ValueCount],
-) -> Facet:
-    """The values of a page of a listing. `distinct` is the number of values on all pages."""
-    begin = (listing.page - 1) * listing.page_size
-    shown = listed[begin : begin + listing.page_size]
-    hides = hidden_by_exclusions(engine, resolved, summary.total)
-    # The first page of an unrestricted listing always includes the selected values.
-    if listing.page == 1 and not listing.search and not listing.parent:
-        # There may be thousands of values, of which few are selected.
-        selected = [v for v in counts.values if (spec.key, v.value) in resolved.url_values]
-        absent = [v for v in selected if v not in shown]
-        values = value_rows(spec, [*shown, *absent], resolved, hides)
-    else:
-        values = counted_rows(spec, shown, resolved, hides)
-    if spec.kind == FacetKind.TREE:
-        values = tuple(mark_parents(engine, resolved, values))
-    return build_facet(spec, values, len(listed), summary, resolved, at_least=counts.truncated)
 
 
 def engine_notices(engine: Engine, viewer: Viewer) -> list[SearchWarning]:
@@ -488,3 +292,24 @@ def _ceiling(engine: Engine, plan: EngineQuery) -> str:
     if plan.meaning is None or not engine.knn(plan).truncated:
         return ""
     return f"; only the nearest {plan.meaning.limit:,} are considered, so there may be more"
+
+
+# Facets with at most one value per memory: only their parts add up to the bar.
+SPLIT_KEYS = tuple(spec.key for spec in FACETS if spec.exclusive)
+_MOST = 5
+
+
+def split_histogram(engine: Engine, resolved: ResolvedQuery, histogram: Histogram, facet: Facet) -> HistogramSplit:
+    """Count the bars by the largest values of a facet in the results. Raises EngineTimeoutError."""
+    chosen = FACET[facet.key]
+    candidates = [value for value in facet.values if value.ref is not None and not value.excluded]
+    edges = bar_edges(histogram.bars, resolved.zone)
+    refs = tuple(value.ref for value in candidates if value.ref is not None)
+    table = engine.cross(resolved.plan, FacetValues(chosen.key, refs), Spans(edges)).tolist()
+    counted = [(value, tuple(row)) for value, row in zip(candidates, table, strict=True) if any(row)]
+    counted.sort(key=lambda one: (-sum(one[1]), fold(one[0].label)))
+    shown = counted[:_MOST]
+    rest = (bar.count - sum(row[n] for _, row in shown) for n, bar in enumerate(histogram.bars))
+    return HistogramSplit(
+        facet.key, tuple(value for value, _ in shown), tuple(row for _, row in shown), tuple(max(0, n) for n in rest)
+    )

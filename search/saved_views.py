@@ -20,10 +20,10 @@ from access.sign_in import owner_to_sign_in, token_hash
 from access.viewer import Viewer, viewer_of_user
 from memories.models import Project
 from search.engines.base import EngineTimeoutError
+from search.listings import totals
 from search.models import SavedView, ViewFeed, ViewMark
 from search.query import SearchQuery
-from search.run import totals
-from text.dates import check_start, start_of
+from text.formatting import check_start, start_of
 from web.errors import Refusal
 
 _FIELDS = ("name", "slug", "description", "query", "presentation", "visibility")

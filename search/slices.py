@@ -1,14 +1,19 @@
-"""Two slices of the memories: a query that they share, and for each some parameters of its own. Knows no database."""
+"""Two slices of the memories: a query that they share, and some parameters of each; the steps of time that they are
+compared in. Knows no database.
+"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from typing import Annotated
 from urllib.parse import parse_qsl, urlencode
 
+import numpy as np
 from pydantic import AfterValidator, Field
 
 from search.facets import DATE_KEY, FACET
-from search.query import VIEW, ExtraParams, SearchQuery
+from search.histogram import DayCounts, bucket_start, choose_interval
+from search.query import VIEW, ExtraParams, Interval, SearchQuery, plain
 from web.params import Pair, QueryError, Text
 from web.validation import Problem
 
@@ -122,13 +127,6 @@ def read_comparison(pairs: Iterable[Pair]) -> Asked:
     return Asked(request, query, owns["a"], owns["b"])
 
 
-def plain(query: SearchQuery) -> SearchQuery:
-    """A search without its order, its page and how it is shown, which slices do not have."""
-    fields = SearchQuery.model_fields.items()
-    kept = {name: field.default if name in VIEW else getattr(query, name) for name, field in fields}
-    return SearchQuery.model_construct(**kept)
-
-
 def slice_query(shared: SearchQuery, own: SearchQuery) -> SearchQuery:
     """The shared query with the parameters of a slice, each in the place of the shared one of its name."""
     pairs = own.parameters()
@@ -150,3 +148,73 @@ def with_value(query: SearchQuery, key: str, value: str) -> SearchQuery | None:
     if FACET[key].exclusive or chosen.include == (value,) or is_below:
         return query.with_(**{key: (value,), "no": tuple(other for other in query.no if other != key)})
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A stretch of time of the chart, and the number of memories in it. Both days are included."""
+
+    first: date
+    last: date
+    count: int
+
+
+Period = tuple[date, date]
+
+
+def align_steps(
+    slices: Sequence[tuple[DayCounts, Period | None]], *, aligned: bool
+) -> tuple[Interval, tuple[tuple[Step, ...], ...]]:
+    """The days of some slices, each within its period, in steps of the same length: over the same calendar, or
+    `aligned` so that all begin with the first step.
+    """
+    known = [period for _, period in slices if period]
+    if not known:
+        return Interval.DAY, tuple(() for _ in slices)
+    if not aligned:
+        whole = (min(first for first, _ in known), max(last for _, last in known))
+        slices = [(days, whole) for days, _ in slices]
+        known = [whole]
+    interval, years = choose_interval(*max(known, key=lambda period: period[1] - period[0]))
+    interval = Interval.DAY if interval == Interval.HOUR else interval
+    steps: list[tuple[Step, ...]] = []
+    for days, period in slices:
+        if period is None:
+            steps.append(())
+            continue
+        first = period[0] if aligned else bucket_start(period[0], interval, years)
+        steps.append(_counted_steps(days, tuple(_starts(first, period[1], interval, years)), period[1]))
+    return interval, tuple(steps)
+
+
+def _starts(first: date, last: date, interval: Interval, years: int) -> Iterator[date]:
+    """The first days of steps, from the first day on."""
+    months = {Interval.MONTH: 1, Interval.QUARTER: 3, Interval.YEAR: 12 * years}.get(interval)
+    width = timedelta(days=7 if interval == Interval.WEEK else 1)
+    start, place = first, 0
+    while start <= last:
+        yield start
+        place += 1
+        try:
+            start = _months_after(first, place * months) if months else first + place * width
+        except (OverflowError, ValueError):
+            return
+
+
+def _months_after(day: date, months: int) -> date:
+    """The same day some months later, or the last one of that month."""
+    following = day.year * 12 + day.month - 1 + months
+    month_start = day.replace(year=following // 12, month=following % 12 + 1, day=1)
+    try:
+        return month_start.replace(day=day.day)
+    except ValueError:
+        return (month_start + timedelta(days=31)).replace(day=1) - timedelta(days=1)
+
+
+def _counted_steps(days: DayCounts, starts: Sequence[date], last: date) -> tuple[Step, ...]:
+    edges = [*(start.toordinal() for start in starts), last.toordinal() + 1]
+    sums = np.concatenate(([0], np.cumsum(days.inside)))
+    places = np.searchsorted(days.days, edges)
+    counts = np.diff(sums[places]).tolist()
+    ends = [date.fromordinal(edge - 1) for edge in edges[1:]]
+    return tuple(Step(start, end, count) for start, end, count in zip(starts, ends, counts, strict=True))

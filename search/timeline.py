@@ -17,7 +17,7 @@ from memories.queries import visible_to
 from memories.recalls import recalled
 from memories.records import MemoryId
 from memories.refusals import MemoryNotFoundError
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import Engine, EngineQuery
 from search.hits import load_hits
 from search.plan import explain_unknown, resolve_query
@@ -25,9 +25,7 @@ from search.query import ExtraParams, Mode, SearchQuery, Sort
 from search.ranking import Ranked
 from search.result import Hit, HitDetail, SearchWarning
 from search.run import engine_notices, run
-from search.snapshots import snapshot
-from text.dates import check_date, instant
-from text.formatting import legible
+from text.formatting import check_date, instant, legible
 from web.timing import Stopwatch
 from web.validation import Problem
 

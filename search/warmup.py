@@ -8,7 +8,7 @@ from django.db import connection
 
 from access.viewer import command_viewer
 from categories.revision import data_revision
-from memories.embedding.progress import memory_progress
+from memories.embedding.vectors import memory_progress
 from search.baseline_counts import corpus_counts
 from search.engines import select_engine
 from search.engines.index.engine import IndexEngine

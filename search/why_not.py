@@ -17,18 +17,16 @@ from access.viewer import Viewer
 from memories.models import Memory, Recall
 from memories.queries import visible_to
 from memories.records import MemoryId
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import Engine, EngineQuery, Filter, LanguageText, VectorQuery
 from search.facet_counts import named_label, value_terms
 from search.facets import FACET, FacetKind
 from search.plan import ResolvedQuery, resolve_query
 from search.query import ExtraParams, SearchQuery, Sort, dates_label, recalled_label
-from search.relevance import ranked_page
+from search.ranking import ranked_page
 from search.result import term_text
-from search.snapshots import snapshot
 from text.analysis import Pattern
-from text.dates import start_label
-from text.formatting import date_text, listed, moment_label, with_article
+from text.formatting import date_text, listed, moment_label, start_label, with_article
 from text.query_syntax import Alternative, Index, TextQuery, pattern_occurs, plain_text_of, spellings
 from web.params import Required
 

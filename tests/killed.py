@@ -17,7 +17,7 @@ if not apps.ready:  # in the process that the others are forked from
 from django.conf import settings
 from django.db import connection
 
-from search.engines import crash_points
+from search.engines import segment_files
 from search.engines.index import follower  # noqa: F401
 from search.engines.vectors import writer  # noqa: F401
 from transfer.management.commands import import_memories  # noqa: F401 - so that no fork has to
@@ -44,7 +44,7 @@ def run_until(step, call, *arguments):
 
 def _run(sender, own, step, call, arguments):
     connection.settings_dict["NAME"], settings.SEARCH_ENGINE, settings.SEARCH_INDEX = own
-    crash_points.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
+    segment_files.reached = lambda at: at == step and os.kill(os.getpid(), signal.SIGKILL)
     try:
         call(*arguments)
     except BaseException:

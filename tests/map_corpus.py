@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from memories.meaning_map.places import Embedded, layout_store, places_write
+from memories.meaning_map import Embedded, layout_store, places_write
 from memories.models import MapLayout, Memory
 
 # Memories without a place, counted in the order of their ids.

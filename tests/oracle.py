@@ -14,7 +14,7 @@ from memories.models import MapPlace, Memory, MemoryLink, Recall
 from search.facets import DEFAULT_STATES, FACETS
 from tests.vectors import similarity
 from text.analysis import index_terms
-from text.dates import start_of
+from text.formatting import start_of
 from text.query_syntax import parse_text, plain_text_of
 
 

@@ -11,7 +11,7 @@ from ninja import Router
 from pydantic import Field
 
 from access.keys import ApiRequest, allowed
-from search.matching import found_ids
+from search.listings import found_ids
 from search.query import ExtraParams, SearchQuery
 from transfer.export import Selection, export_lines, one_state
 from transfer.formats.export import Format

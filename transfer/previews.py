@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from memories.records import MemoryRecord, derived_title
 from memories.vocabulary_records import is_vocabulary
-from text.titles import plain_title
+from text.highlight import plain_title
 from transfer.blocks import Incoming, validate_source
 from transfer.formats.base import (
     Column,

@@ -37,7 +37,7 @@ from memories.storage import (
     snapshots_update,
     targets_resolve,
 )
-from search.engines import crash_points
+from search.engines import segment_files
 from transfer.analysers import Analysers, analysers
 from transfer.blocks import AHEAD, Block, Incoming, blocks_read, one_thread
 from transfer.copies import copied
@@ -96,7 +96,7 @@ def records_write(
         deferred_write(run)
         rows_finish(run)
         writer.finish()
-        crash_points.reached("records written")
+        segment_files.reached("records written")
         # Also for the foreign key checks at commit, which are planned once: for empty tables they would use any index.
         if run.tally.created + run.tally.updated >= _ANALYZE_FROM // 10:
             _analyze(_SEARCHED)
@@ -193,7 +193,7 @@ class _BlockWriter:
         block = self._waiting.popleft().result()
         snapshots_insert(block, self._run.viewer, of_batch=True, proven=self._proven)
         self._run.tally.created += len(block.snapshots)
-        crash_points.reached("block stored")
+        segment_files.reached("block stored")
         if self._run.tally.created >= self._analyze_at:
             self._analyze_at *= 16
             _analyze(_LOOKED_UP)

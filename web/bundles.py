@@ -1,4 +1,4 @@
-"""Style sheets and scripts that a page loads as one file: each file costs a request, and alone it compresses worse."""
+"""Static files: style sheets that a page loads as one file, and names of scripts in those that import them."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -7,9 +7,10 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.staticfiles import finders
-from django.contrib.staticfiles.finders import BaseFinder
+from django.contrib.staticfiles.finders import AppDirectoriesFinder, BaseFinder
 from django.core.checks import CheckMessage
 from django.core.files.storage import FileSystemStorage, Storage
+from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 # The parts in the order in which they take effect. A bundle is in the folder of its parts, to which their addresses
 # are relative.
@@ -24,17 +25,20 @@ BUNDLES = {
         "css/view_bar.css",
         "css/ask.css",
     ),
-    "js/every_page.js": ("vendor/idiomorph-0.8.0/idiomorph-ext.min.js", "js/swap.js", "js/keys.js"),
-    "js/explore_page.js": (
-        "js/explore.js",
-        "js/brush.js",
-        "js/choose.js",
-        "js/panel.js",
-        "js/memory.js",
-        "js/complete.js",
-        "js/ask.js",
-    ),
 }
+
+
+class ModuleStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # without annotations
+    """Stores files under names with their hash, by which scripts import each other too."""
+
+    support_js_module_import_aggregation = True
+
+
+class AppFinder(AppDirectoriesFinder):
+    """Finds the files of apps but for extensions of htmx, which no page loads and which import what is not there."""
+
+    def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, Storage]]:
+        yield from super().list([*(ignore_patterns or ()), "hx-*.js", "htm*-4*.js"])
 
 
 class BundleFinder(BaseFinder):

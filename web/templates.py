@@ -14,8 +14,8 @@ from django.urls import reverse
 from django_htmx.jinja import htmx_script
 from jinja2 import Environment
 
-from text.formatting import day_label, day_text, moment_label, number, plural, type_family
-from text.titles import plain_title
+from text.formatting import day_label, day_text, moment_label, number, plural, type_family, verb_text
+from text.highlight import plain_title, title_or_number
 
 
 def environment(**options: Any) -> Environment:
@@ -24,7 +24,13 @@ def environment(**options: Any) -> Environment:
     made = Environment(autoescape=options.pop("autoescape", True), **options)
     made.globals |= {"url": url, "static": static, "htmx_script": htmx_script, "is_fragment": False}
     made.filters |= {"number": number, "day": day_text, "plural": plural, "moment": moment_label, "family": type_family}
-    made.filters |= {"local_day": day_label, "percent": "{:.0%}".format, "plain_title": plain_title}
+    made.filters |= {
+        "local_day": day_label,
+        "percent": "{:.0%}".format,
+        "plain_title": plain_title,
+        "title_of": title_or_number,
+    }
+    made.filters |= {"title_of": title_or_number, "verb_text": verb_text}
     made.filters |= {name: getattr(defaultfilters, name) for name in ("capfirst", "date", "pluralize", "slugify")}
     return made
 

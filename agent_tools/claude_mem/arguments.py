@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from access.viewer import Viewer
+from search.listings import facet_page
 from search.query import ALIASES, SORT_ALIASES, SearchQuery, Sort
 from search.result import FacetListing
-from search.run import facet_page
 from web.params import Pair
 
 # The names of its parameters that are none of ours, with ours.

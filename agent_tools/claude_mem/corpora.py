@@ -17,7 +17,7 @@ from access.viewer import Viewer, viewer_of_user
 from agent_tools.claude_mem.arguments import read_arguments
 from explorer.explore.timeline_api import index_row
 from memories.recalls import recalled
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import Engine
 from search.models import SavedView
 from search.plan import resolve_query
@@ -25,7 +25,6 @@ from search.query import MAX_TEXT_LENGTH, FacetScope, Mode, SearchQuery, Sort
 from search.result import Hit, HitDetail
 from search.run import run
 from search.saved_views import openable_views, query_of, saved_view_save
-from search.snapshots import snapshot
 from web.errors import ApiError
 from web.params import MAX_VALUE_LENGTH
 

@@ -21,7 +21,7 @@ from memories.embedding.query import ServingModel
 from memories.models import Memory
 from search.engines.base import Ids, VectorQuery
 from search.engines.knn import nearest_candidates
-from search.relevance import Vector, chunks_of
+from search.ranking import Vector, chunks_of
 
 # Memories that vote, and chunks of a memory that search for them.
 NEIGHBOURS = 15

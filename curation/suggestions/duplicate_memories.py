@@ -12,7 +12,7 @@ from curation.suggestions.proposals import Kind, Proposal
 from curation.tables import fetch
 from memories.models import Chunk, MemoryLink
 from search.engines.vectors.pgvector import hnsw_scan
-from search.relevance import chunks_of, mean_vector
+from search.ranking import chunks_of, mean_vector
 from text.analysis import STOPWORDS
 
 # Nearest chunks of a memory, in all projects, and `ef_search` of the index.

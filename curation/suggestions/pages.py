@@ -18,7 +18,7 @@ from explorer.http import Pager, build_pager
 from explorer.links import Link
 from memories.models import Project
 from text.formatting import day_label, memories, moment_label, number, plural
-from text.titles import plain_title
+from text.highlight import plain_title
 from web.command_line import command
 
 State = Suggestion.State

@@ -28,7 +28,7 @@ from memories.models import Memory, Project
 from memories.queries import visible_to
 from search.engines import with_engine
 from search.engines.base import Engine, EngineQuery, Value
-from text.titles import plain_title
+from text.highlight import plain_title
 
 PAGE = 25
 

@@ -20,14 +20,13 @@ from explorer.categories.visible_tree import (
     visible_tree,
 )
 from search.category_counts import Totals
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import Engine, FacetRequest
+from search.listings import NO_TRENDS, Trends, trends
 from search.plan import resolve_query
 from search.query import Interval, SearchQuery
 from search.result import SearchWarning, older_warnings
 from search.run import engine_notices
-from search.snapshots import snapshot
-from search.trends import NO_TRENDS, Trends, trends
 from web.params import Params, Value
 
 # Children of a node shown in the tree, and in a table. A separate page lists all of them.

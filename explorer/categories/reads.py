@@ -30,12 +30,11 @@ from explorer.categories.visible_tree import (
     visible_tree,
 )
 from search.category_counts import CategoryCounts, ConceptCounts, Totals
-from search.engines import with_engine
-from search.engines.array_files import Array, Mask
+from search.engines import snapshot, with_engine
 from search.engines.base import Engine, Ids
+from search.engines.segment_files import Array, Mask
 from search.result import SearchWarning, older_warnings
 from search.run import engine_notices
-from search.snapshots import snapshot
 from text.analysis import Pattern, phrase_pattern, raw_tokens
 from text.highlight import matched_spans, plain_text
 from web.timing import Stopwatch

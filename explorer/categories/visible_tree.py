@@ -10,11 +10,11 @@ from access.viewer import Viewer
 from categories.names import Names, names_at
 from categories.revision import DataRevision, data_revision
 from categories.vocabulary_cache import CachedCategory, Tree, similar_paths, tree_at
-from memories.embedding.progress import EmbeddedShare
+from memories.embedding.vectors import EmbeddedShare
 from search.category_counts import CategoryCounts, Totals, category_counts_at
 from search.engines import read_columns
-from search.engines.array_files import Array, Mask
 from search.engines.base import Engine
+from search.engines.segment_files import Array, Mask
 from search.result import SearchWarning
 from text.formatting import legible
 from web.errors import Refusal

@@ -7,7 +7,7 @@ from datetime import date
 from explorer.links import Link, explore_url
 from search.compare import Comparison, Side
 from search.query import Interval
-from search.slice_steps import Step
+from search.slices import Step
 from text.formatting import MONTHS, day_text, memories, number
 
 _TICKS = 7

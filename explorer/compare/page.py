@@ -1,26 +1,25 @@
-"""CompareContext: all data for the template of the page that compares two slices. No database and no request."""
+"""The page that compares two slices. No database and no request."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, tzinfo
+from datetime import date
+from functools import cached_property
 
 from django.urls import reverse
 
 from explorer.compare.chart import Chart, build_chart
 from explorer.explore.page import Notice, did_you_mean_text
-from explorer.explore.sidebar import Chip, HiddenField, build_chips
+from explorer.explore.sidebar import Chip, build_chips
 from explorer.explore.take_out import Call, TakeOut
-from explorer.links import Link, explore_url, memory_url
+from explorer.links import Link, explore_url
 from search.compare import Comparison, Difference, Side, cut_notice
 from search.facets import DATE_KEY, FACET, FACETS
 from search.query import SearchQuery
-from search.result import Hit, SearchWarning
 from search.slices import SEARCHES, Asked, with_value
-from text.formatting import day_label, listed, memories, number, plural, type_family
-from text.titles import plain_title
+from text.formatting import listed, memories, number, plural
 
 _WAYS = ((DATE_KEY, "Periods"), ("agent", "Agents"), ("project", "Projects"), (SEARCHES, "Searches"))
-_MORE = 100
+_MORE, _MOST = 100, 200
 _ONLY_SHOWN = 7
 _SHORT = 5
 _NO_BREAK = "\u202f"
@@ -33,30 +32,20 @@ _ROUNDED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    value: str
-    label: str
-    selected: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Half:
     """One of the two slices, with the form that changes it: by `dates`, by the `options` of a facet, or by any text."""
 
     letter: str
-    side: str
-    """The class of its colour."""
     heading: str
-    beside: str
-    total: str
-    noun: str
-    url: str
-    hidden: tuple[HiddenField, ...]
+    note: str
+    side: Side | None
+    hidden: tuple[tuple[str, str], ...]
     """The fields of the form that it does not change."""
     field: str
     """The name of the form's field, or the prefix of both dates."""
     dates: tuple[str, str] | None
-    options: tuple[Option, ...]
+    options: tuple[tuple[str, str, bool], ...]
+    """Values with their labels, and whether they are selected."""
     text: str
 
 
@@ -69,101 +58,192 @@ class Figure:
     b: Link
     change: str
 
+
+@dataclass(frozen=True)
+class ComparePage:
+    """The page: the template reads `found` itself, and here what has to be put together."""
+
+    found: Comparison
+    site: str
+    """The address of the server."""
+    problems: Sequence[Notice] = ()
+
+    @cached_property
+    def asked(self) -> Asked:
+        """The request with the slices that were compared, so that every link of the page names them."""
+        found, asked = self.found, self.found.asked
+        return Asked(
+            asked.request.replace(a="", b=""),
+            asked.shared,
+            found.a.own if found.a else asked.a,
+            found.b.own if found.b else asked.b,
+        )
+
     @property
-    def sides(self) -> tuple[tuple[str, Link], ...]:
-        return ("slice-a", self.a), ("slice-b", self.b)
+    def sides(self) -> tuple[tuple[str, Side, Sequence[Difference]], ...]:
+        """The slices that there are, by letter, with the values that only they have."""
+        found, facet = self.found, self.asked.request.facet
+        both = (("A", found.a, found.only_a), ("B", found.b, found.only_b))
+        return tuple(
+            (letter, side, [row for row in only if facet in ("", row.key)]) for letter, side, only in both if side
+        )
 
+    @property
+    def is_compared(self) -> bool:
+        return bool(self.found.a and self.found.b)
 
-@dataclass(frozen=True, slots=True)
-class DifferenceRow:
-    """A value with both its counts, and its bar: on the left of the axis if it is more frequent in A."""
+    @property
+    def beside(self) -> str:
+        return _memories_of_both(self.asked, self.found)
 
-    facet: str
-    label: str
-    a: Link
-    b: Link
-    share_a: str
-    share_b: str
-    side: str
-    bar_x: str
-    bar_width: str
-    points: str
-    lift: str
-    evidence: str
+    @property
+    def how(self) -> str:
+        return _how(self.found) if self.is_compared else ""
 
+    def at(self, **changes: object) -> str:
+        """The page with other parameters."""
+        asked = self.asked
+        return comparison_url(Asked(asked.request.replace(**changes), asked.shared, asked.a, asked.b))
 
-@dataclass(frozen=True, slots=True)
-class OnlyRow:
-    facet: str
-    label: str
-    count: str
-    url: str
-    width: str
+    def ways(self) -> Iterator[Link]:
+        """The ways to compare, each of which begins with slices of its own."""
+        by = self.asked.by
+        ways = dict(_WAYS)
+        if by not in ways:
+            ways[by] = f"{FACET[by].label}s" if by != "category" else "Categories"
+        for key, label in ways.items():
+            way = Asked(self.asked.request.replace(by=key, facet=""), self.asked.shared)
+            yield Link(label, comparison_url(way), current=key == by)
 
+    @property
+    def chips(self) -> tuple[Chip, ...]:
+        a, b = self.asked.a, self.asked.b
+        return build_chips(
+            self.asked.shared,
+            self.found.labels,
+            lambda other: comparison_url(Asked(self.asked.request, other, a, b)),
+        )
 
-@dataclass(frozen=True, slots=True)
-class OnlyIn:
-    letter: str
-    side: str
-    note: str
-    rows: tuple[OnlyRow, ...]
-    more: Link | None
+    @property
+    def swap_url(self) -> str:
+        return comparison_url(Asked(self.asked.request, self.asked.shared, self.asked.b, self.asked.a))
 
+    @property
+    def hidden(self) -> list[tuple[str, str]]:
+        """The fields of the search box: everything but the text."""
+        return [pair for pair in self.asked.parameters() if pair[0] != "q"]
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    title: str
-    url: str
-    type: str
-    family: str
-    project: str
-    date: str
-    date_iso: str
-    id: int
+    @property
+    def halves(self) -> tuple[Half, Half]:
+        return _half(self.found, self.asked, "A"), _half(self.found, self.asked, "B")
 
+    def figures(self) -> Iterator[Figure]:
+        return _figures(self.found.a, self.found.b) if self.found.a and self.found.b else iter(())
 
-@dataclass(frozen=True, slots=True)
-class Typical:
-    letter: str
-    side: str
-    all: Link
-    samples: tuple[Sample, ...]
+    @property
+    def chart(self) -> Chart | None:
+        return build_chart(self.found, self.found.a, self.found.b) if self.found.a and self.found.b else None
 
+    @property
+    def cut(self) -> str:
+        """Which values are compared, if not all."""
+        return cut_notice(self.found)
 
-@dataclass(frozen=True, slots=True)
-class CompareContext:
-    """Everything that the page shows. Without `halves` there is nothing to compare yet."""
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        return (*self.problems, *_notices(self.found))
 
-    title: str
-    heading: str
-    beside: str
-    text: str
-    how: str
-    ways: tuple[Link, ...]
-    chips: tuple[Chip, ...]
-    shared_url: str
-    swap_url: str
-    hidden: tuple[HiddenField, ...]
-    """The fields of the search box: everything but the text."""
-    halves: tuple[Half, ...]
-    is_compared: bool
-    figures: tuple[Figure, ...]
-    chart: Chart | None
-    tabs: tuple[Link, ...]
-    rows: tuple[DifferenceRow, ...]
-    rows_more: Link | None
-    rows_note: str
-    cut: str
-    """Which values are compared, if not all."""
-    only: tuple[OnlyIn, ...]
-    typical: tuple[Typical, ...]
-    notices: tuple[Notice, ...]
-    take_out: TakeOut
+    @property
+    def take_out(self) -> TakeOut:
+        parameters = self.asked.querystring()
+        address = f"{self.site}{reverse('api:api-root')}compare{f'?{parameters}' if parameters else ''}"
+        return TakeOut(
+            "Use elsewhere…", (), (Call("With the API", f'curl -H "Authorization: Bearer $KEY" "{address}"'),)
+        )
+
+    # --- the values ---------------------------------------------------------------------------------------------------
+
+    def tabs(self) -> Iterator[Link]:
+        keys = [row.key for row in self.found.differs]
+        if len(set(keys)) < 2:
+            return
+        chosen = self.asked.request.facet
+        yield Link("All", self.at(facet=""), count=number(len(keys)), current=not chosen)
+        for spec in FACETS:
+            if spec.key in keys or spec.key == chosen:
+                count = number(keys.count(spec.key))
+                yield Link(spec.label, self.at(facet=spec.key), count=count, current=spec.key == chosen)
+
+    @cached_property
+    def differs(self) -> list[Difference]:
+        """All values that differ, of the chosen facet."""
+        facet = self.asked.request.facet
+        return [row for row in self.found.differs if facet in ("", row.key)]
+
+    @property
+    def rows(self) -> list[Difference]:
+        return self.differs[: self.asked.request.values] if self.is_compared else []
 
     @property
     def is_short(self) -> bool:
         """Whether so few values differ that lists beside them would be longer."""
         return len(self.rows) <= _SHORT
+
+    @property
+    def rows_note(self) -> str:
+        a, b = self.found.a, self.found.b
+        if self.differs:
+            return ""
+        return (
+            "No value is clearly more frequent in one of the slices."
+            if a and b and a.total and b.total
+            else "A slice without memories has no shares."
+        )
+
+    @property
+    def more(self) -> Link | None:
+        shown = self.asked.request.values
+        if len(self.differs) <= shown or shown >= _MOST:
+            return None
+        return Link(plural(len(self.differs) - shown, "more value"), self.at(values=min(_MOST, shown + _MORE)))
+
+    def facet_name(self, row: Difference) -> str:
+        return FACET[row.key].label.lower()
+
+    def value_url(self, row: Difference, side: Side) -> str:
+        """The memories of a slice that have a value; empty if no query finds these alone."""
+        query = with_value(side.query, row.key, row.value)
+        return explore_url(query) if query else ""
+
+    def width(self, row: Difference) -> float:
+        """The length of the bar of a value, in percent."""
+        return max(0.5, 44 * abs(row.points) / max(abs(other.points) for other in self.differs))
+
+    def lift(self, row: Difference) -> str:
+        return "" if row.lift is None else f"× {row.lift:,.0f}" if row.lift >= _ROUNDED else f"× {row.lift:.2f}"
+
+    def only_note(self, letter: str, rows: Sequence[Difference]) -> str:
+        note = plural(len(rows), "value") if rows else "no value"
+        if rows and self.asked.by == DATE_KEY:
+            note += ", no longer used" if letter == "A" else ", first used then"
+        return note
+
+    def only_shown(self, rows: Sequence[Difference]) -> list[tuple[Difference, int, float]]:
+        """The values with their counts, and the lengths of their bars in percent."""
+        peak = max((row.a or row.b for row in rows), default=1)
+        return [(row, row.a or row.b, max(1.0, 100 * (row.a or row.b) / peak)) for row in rows[: self._most_only]]
+
+    def only_more(self, rows: Sequence[Difference]) -> Link | None:
+        if len(rows) <= self._most_only or self.asked.request.values >= _MOST:
+            return None
+        wanted = _MOST if len(rows) > _MORE else _MORE
+        label = f"All {number(len(rows))}" if len(rows) <= wanted else f"The first {wanted}"
+        return Link(label, self.at(values=wanted))
+
+    @property
+    def _most_only(self) -> int:
+        request = self.asked.request
+        return _ONLY_SHOWN if request.values == type(request).model_fields["values"].default else request.values
 
 
 def comparison_url(asked: Asked) -> str:
@@ -172,88 +252,9 @@ def comparison_url(asked: Asked) -> str:
     return f"{reverse('explorer:compare')}{f'?{query}' if query else ''}"
 
 
-def build_comparison(found: Comparison, zone: tzinfo, site: str, notices: Iterable[Notice] = ()) -> CompareContext:
-    """The context of the page. `site` is the address of the server."""
-    asked = _as_compared(found)
-    shared = asked.shared
-    heading = f"What differs in “{shared.text}”" if shared.text else "What differs"
-    a, b = found.a, found.b
-    rows = [row for row in found.differs if asked.request.facet in ("", row.key)]
-    only = tuple(
-        _only(asked, side, letter, name, differences)
-        for side, letter, name, differences in (
-            (a, "A", "slice-a", found.only_a),
-            (b, "B", "slice-b", found.only_b),
-        )
-        if side
-    )
-    return CompareContext(
-        title=f"Compare · {shared.text}" if shared.text else "Compare",
-        heading=heading,
-        beside=_beside(asked, a, b),
-        text=shared.text,
-        how=_how(found),
-        ways=tuple(_ways(asked)),
-        chips=build_chips(shared, found.labels, lambda other: comparison_url(_with(asked, shared=other))),
-        shared_url=explore_url(shared),
-        swap_url=comparison_url(_with(asked, a=asked.b, b=asked.a)),
-        hidden=tuple(HiddenField(key, value) for key, value in asked.parameters() if key != "q"),
-        halves=(_half(found, asked, "A"), _half(found, asked, "B")),
-        is_compared=bool(a and b),
-        figures=tuple(_figures(a, b)) if a and b else (),
-        chart=build_chart(found, a, b) if a and b else None,
-        tabs=tuple(_tabs(asked, found)),
-        rows=tuple(_row(row, a, b, rows) for row in rows[: asked.request.values]) if a and b else (),
-        rows_more=_more(asked, len(rows)),
-        rows_note=_rows_note(found, rows) if a and b else "",
-        only=only,
-        typical=tuple(_typical(side, letter, name, zone) for side, letter, name in _letters(a, b)),
-        cut=cut_notice(found) if a and b else "",
-        notices=(*notices, *_notices(found)),
-        take_out=_take_out(asked, site),
-    )
-
-
-def _letters(a: Side | None, b: Side | None) -> Iterator[tuple[Side, str, str]]:
-    for side, letter, name in ((a, "A", "slice-a"), (b, "B", "slice-b")):
-        if side:
-            yield side, letter, name
-
-
-def _as_compared(found: Comparison) -> Asked:
-    """The request with the slices that were compared, so that every link of the page names them."""
-    asked = found.asked
-    return Asked(
-        asked.request.replace(a="", b=""),
-        asked.shared,
-        found.a.own if found.a else asked.a,
-        found.b.own if found.b else asked.b,
-    )
-
-
-def _with(asked: Asked, **changes: SearchQuery | None) -> Asked:
-    parts = {"shared": asked.shared, "a": asked.a, "b": asked.b, **changes}
-    return Asked(asked.request, parts["shared"] or SearchQuery(), parts["a"], parts["b"])
-
-
-def _requested(asked: Asked, **changes: object) -> Asked:
-    return Asked(asked.request.replace(**changes), asked.shared, asked.a, asked.b)
-
-
-def _ways(asked: Asked) -> Iterator[Link]:
-    """The ways to compare, each of which begins with slices of its own."""
-    by = asked.by
-    ways = dict(_WAYS)
-    if by not in ways:
-        ways[by] = f"{FACET[by].label}s" if by != "category" else "Categories"
-    for key, label in ways.items():
-        way = Asked(asked.request.replace(by=key, facet=""), asked.shared)
-        yield Link(label, comparison_url(way), current=key == by)
-
-
-def _beside(asked: Asked, a: Side | None, b: Side | None) -> str:
+def _memories_of_both(asked: Asked, found: Comparison) -> str:
     """The memories of both slices, if none can be in both."""
-    by = asked.by
+    by, a, b = asked.by, found.a, found.b
     if a is None or b is None or by == SEARCHES:
         return ""
     ends = sorted((side.own.date_from, side.own.date_to) for side in (a, b))
@@ -263,13 +264,11 @@ def _beside(asked: Asked, a: Side | None, b: Side | None) -> str:
 
 
 def _how(found: Comparison) -> str:
-    if not (found.a and found.b):
-        return ""
     text = "Both slices share the search and these filters." if found.asked.shared.parameters() else ""
     if found.left_out:
         names = listed([FACET[key].label.lower() for key in found.left_out])
         text += f" The slices differ by {names} anyway: that is left out of what is compared."
-    if 0 < min(found.a.total, found.b.total) < _FEW_MEMORIES:
+    if found.a and found.b and 0 < min(found.a.total, found.b.total) < _FEW_MEMORIES:
         text += " With so few memories in a slice, much of what differs may be chance."
     return text.strip()
 
@@ -278,17 +277,13 @@ def _notices(found: Comparison) -> Iterator[Notice]:
     if found.unavailable:
         yield Notice(found.unavailable, is_error=True)
     for warning in found.warnings:
-        yield _warning(warning)
+        yield Notice(warning.message, suggestion=did_you_mean_text(warning.did_you_mean))
     if found.a and found.b and (found.a.at_least or found.b.at_least):
         yield Notice(
             "Only the memories nearest in meaning are counted, so the numbers of a slice with “+” are lower bounds,"
             " and its shares those of the nearest memories.",
             suggestion="Narrow the search, or match by words only, for exact ones.",
         )
-
-
-def _warning(warning: SearchWarning) -> Notice:
-    return Notice(warning.message, suggestion=did_you_mean_text(warning.did_you_mean))
 
 
 # --- the two slices ----------------------------------------------------------------------------------------------
@@ -305,19 +300,15 @@ def _half(found: Comparison, asked: Asked, letter: str) -> Half:
     values = getattr(own, by) if own and by in FACET else ()
     is_facet = by in FACET and chosen <= {by} and len(values) <= 1
     changed = {f"{prefix}.from", f"{prefix}.to"} if is_dates else {f"{prefix}.{key}" for key in chosen}
-    pairs = (HiddenField(key, value) for key, value in asked.parameters() if key not in changed)
-    options = [Option(value, f"{label} ({number(count)})", value in values) for value, label, count in found.choices]
-    if values and not any(option.selected for option in options):
-        options.insert(0, Option(values[0], labels.get((by, values[0]), values[0]), selected=True))
+    options = [(value, f"{label} ({number(count)})", value in values) for value, label, count in found.choices]
+    if values and not any(is_selected for *_, is_selected in options):
+        options.insert(0, (values[0], labels.get((by, values[0]), values[0]), True))
     return Half(
         letter=letter,
-        side=f"slice-{prefix}",
         heading=_slice_heading(own, labels) if own is not None else "Nothing chosen",
-        beside=_slice_note(own) if own is not None else "",
-        total=number(side.total, at_least=side.at_least) if side else "",
-        noun="memory" if side and side.total == 1 else "memories",
-        url=explore_url(side.query) if side else "",
-        hidden=tuple(pairs),
+        note=_slice_note(own) if own is not None else "",
+        side=side,
+        hidden=tuple(pair for pair in asked.parameters() if pair[0] not in changed),
         field=f"{prefix}.{by}" if is_facet else prefix,
         dates=(own.date_from if own else "", own.date_to if own else "") if is_dates else None,
         options=tuple(options) if is_facet else (),
@@ -363,7 +354,7 @@ def _figures(a: Side, b: Side) -> Iterator[Figure]:
     if a.without_text is not None and b.without_text is not None:
         share_a, share_b = (side.total / side.without_text if side.without_text else 0.0 for side in (a, b))
         link_a, link_b = (
-            Link(_percent(share), explore_url(side.query.with_(text="", min_similarity=None)))
+            Link(percent(share), explore_url(side.query.with_(text="", min_similarity=None)))
             for side, share in ((a, share_a), (b, share_b))
         )
         yield Figure("Share of the memories that pass the filters", link_a, link_b, _points(share_a, share_b))
@@ -379,7 +370,7 @@ def _figures(a: Side, b: Side) -> Iterator[Figure]:
 def _share_figure(label: str, key: str, a: tuple[Side, int], b: tuple[Side, int]) -> Figure:
     """The memories of each slice with any value of a facet."""
     link_a, link_b = (
-        Link(number(count), explore_url(_having(side.query, key)), count=_percent(side.share(count)))
+        Link(number(count), explore_url(_having(side.query, key)), count=percent(side.share(count)))
         for side, count in (a, b)
     )
     return Figure(label, link_a, link_b, _points(a[0].share(a[1]), b[0].share(b[1])))
@@ -407,126 +398,14 @@ def _signed(count: float) -> str:
     return "0" if not count else f"{'+' if count > 0 else '−'}{abs(count):,}"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     return f"{100 * share:.1f}{_NO_BREAK}%"
 
 
 def _points(share_a: float, share_b: float) -> str:
-    return f"{_signed_points(100 * (share_b - share_a))} points"
+    return f"{signed_points(100 * (share_b - share_a))} points"
 
 
-def _signed_points(points: float) -> str:
+def signed_points(points: float) -> str:
     rounded = round(points, 1)
     return "0.0" if not rounded else f"{'+' if rounded > 0 else '−'}{abs(rounded):.1f}"
-
-
-# --- the values --------------------------------------------------------------------------------------------------
-
-
-def _tabs(asked: Asked, found: Comparison) -> Iterator[Link]:
-    if len({row.key for row in found.differs}) < 2:
-        return
-    chosen = asked.request.facet
-    yield Link("All", comparison_url(_requested(asked, facet="")), count=number(len(found.differs)), current=not chosen)
-    for spec in FACETS:
-        count = sum(row.key == spec.key for row in found.differs)
-        if count or spec.key == chosen:
-            url = comparison_url(_requested(asked, facet=spec.key))
-            yield Link(spec.label, url, count=number(count), current=spec.key == chosen)
-
-
-def _rows_note(found: Comparison, rows: Sequence[Difference]) -> str:
-    if rows:
-        return ""
-    return (
-        "No value is clearly more frequent in one of the slices."
-        if found.a and found.b and found.a.total and found.b.total
-        else "A slice without memories has no shares."
-    )
-
-
-def _row(row: Difference, a: Side, b: Side, rows: Sequence[Difference]) -> DifferenceRow:
-    widest = max(abs(other.points) for other in rows)
-    width = max(0.5, 44 * abs(row.points) / widest)
-    more_in_a = row.share_a > row.share_b
-    return DifferenceRow(
-        facet=FACET[row.key].label.lower(),
-        label=row.label,
-        a=_count_link(row, a, row.a, "A"),
-        b=_count_link(row, b, row.b, "B"),
-        share_a=_percent(row.share_a),
-        share_b=_percent(row.share_b),
-        side="slice-a" if more_in_a else "slice-b",
-        bar_x=f"{50 - width if more_in_a else 50:.2f}%",
-        bar_width=f"{width:.2f}%",
-        points=_signed_points(row.points),
-        lift="" if row.lift is None else f"× {row.lift:,.0f}" if row.lift >= _ROUNDED else f"× {row.lift:.2f}",
-        evidence=f"{row.evidence:,.1f}",
-    )
-
-
-def _count_link(row: Difference, side: Side, count: int, letter: str) -> Link:
-    query = with_value(side.query, row.key, row.value)
-    return Link(number(count), explore_url(query) if query else "", f"{memories(count)} of {letter} with {row.label}")
-
-
-def _more(asked: Asked, count: int) -> Link | None:
-    left = count - asked.request.values
-    if left <= 0 or asked.request.values >= 200:
-        return None
-    url = comparison_url(_requested(asked, values=min(200, asked.request.values + _MORE)))
-    return Link(plural(left, "more value"), url)
-
-
-def _only(asked: Asked, side: Side, letter: str, name: str, rows: Sequence[Difference]) -> OnlyIn:
-    rows = [row for row in rows if asked.request.facet in ("", row.key)]
-    default = type(asked.request).model_fields["values"].default
-    most = _ONLY_SHOWN if asked.request.values == default else asked.request.values
-    peak = max((row.a or row.b for row in rows), default=1)
-    shown = []
-    for row in rows[:most]:
-        query = with_value(side.query, row.key, row.value)
-        count = row.a or row.b
-        shown.append(
-            OnlyRow(
-                facet=FACET[row.key].label.lower(),
-                label=row.label,
-                count=number(count),
-                url=explore_url(query) if query else "",
-                width=f"{max(1.0, 100 * count / peak):.1f}%",
-            )
-        )
-    note = plural(len(rows), "value") if rows else "no value"
-    if rows and asked.by == DATE_KEY:
-        note += ", no longer used" if letter == "A" else ", first used then"
-    more = None
-    if len(rows) > most and asked.request.values < 200:
-        wanted = 200 if len(rows) > _MORE else _MORE
-        url = comparison_url(_requested(asked, values=wanted))
-        more = Link(f"All {number(len(rows))}" if len(rows) <= wanted else f"The first {wanted}", url)
-    return OnlyIn(letter, name, note, tuple(shown), more)
-
-
-def _typical(side: Side, letter: str, name: str, zone: tzinfo) -> Typical:
-    everything = Link(f"All {number(side.total, at_least=side.at_least)}", explore_url(side.query))
-    return Typical(letter, name, everything, tuple(_sample(hit, side.query, zone) for hit in side.typical))
-
-
-def _sample(hit: Hit, query: SearchQuery, zone: tzinfo) -> Sample:
-    created: datetime = hit.created_at
-    return Sample(
-        title=plain_title(hit.title_text) or f"Memory {hit.id}",
-        url=memory_url(hit.id, query),
-        type=hit.memory_type,
-        family=type_family(hit.memory_type),
-        project=hit.project_name or hit.project,
-        date=day_label(created, zone),
-        date_iso=created.isoformat(),
-        id=hit.id,
-    )
-
-
-def _take_out(asked: Asked, site: str) -> TakeOut:
-    parameters = asked.querystring()
-    address = f"{site}{reverse('api:api-root')}compare{f'?{parameters}' if parameters else ''}"
-    return TakeOut("Use elsewhere…", (), (Call("With the API", f'curl -H "Authorization: Bearer $KEY" "{address}"'),))

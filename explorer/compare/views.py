@@ -6,14 +6,15 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from explorer.compare.matrix_page import MatrixPage, MatrixPageRequest
-from explorer.compare.page import build_comparison, comparison_url
+from explorer.compare.page import ComparePage, comparison_url, percent, signed_points
 from explorer.explore.page import problem_notices
 from explorer.http import PageRequest, page_viewer, private, read_query, read_with_query, request_pairs
-from explorer.links import explore_url
+from explorer.links import explore_url, memory_url
 from explorer.page_query import PageQuery
 from search.compare import compare
 from search.matrix import matrix
-from search.slices import Asked, CompareRequest, plain, split_slices
+from search.query import plain
+from search.slices import Asked, CompareRequest, split_slices
 from web.timing import server_timing
 
 
@@ -32,8 +33,16 @@ def compare_slices(request: PageRequest) -> HttpResponse:
     viewer = page_viewer(request)
     found = compare(asked, viewer)
     site = request.build_absolute_uri("/").rstrip("/")
-    context = build_comparison(found, viewer.timezone, site, problem_notices(problems))
-    response = private(render(request, "explorer/compare.html", {"page": context}))
+    context = {
+        "page": ComparePage(found, site, problem_notices(problems)),
+        "found": found,
+        "zone": viewer.timezone,
+        "explore_url": explore_url,
+        "memory_url": memory_url,
+        "percent": percent,
+        "points": signed_points,
+    }
+    response = private(render(request, "explorer/compare.html", context))
     response["Server-Timing"] = server_timing(found.timings)
     return response
 

@@ -37,12 +37,13 @@ from explorer.explore.timeline_api import ViewRequest, index_row, query_warning
 from explorer.memory.api import router as memories_router
 from memories.recalls import recalled
 from search.cursors import Continued, continued, cursor_after
-from search.explain import explain
 from search.facets import DATE_KEY, FACETS, Facet, FacetKind, FacetSpec
 from search.histogram import Histogram
+from search.hits import explain
+from search.listings import facet_page
 from search.query import SearchQuery
 from search.result import FACET_LIMIT, FacetListing, FacetPage, Hit, HitDetail, SearchResult
-from search.run import facet_page, run
+from search.run import run
 from search.unified.rows import UnifiedHit
 from search.unified.service import UnifiedResult, best_known, unified
 from search.why_not import WhyNot, WhyNotRequest, why_not

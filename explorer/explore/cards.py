@@ -16,15 +16,14 @@ from explorer.links import (
     relationship_url,
     toggle_url,
 )
-from search.explain import Reason, explain
+from search.hits import Reason, explain
 from search.query import Mode, SearchQuery, Sort
 from search.result import Hit, SearchResult
 from search.unified.legs import ResultKind
 from search.unified.rows import EntityRef, Linked, UnifiedHit
 from search.unified.service import UnifiedResult
 from text.formatting import day_label, moment_label, plural, type_family
-from text.highlight import MarkedText
-from text.titles import plain_parts, plain_title
+from text.highlight import MarkedText, plain_parts, plain_title
 
 _TAGS_SHOWN = 5
 _AUTHORS_SHOWN = 2

@@ -46,14 +46,14 @@ from explorer.links import (
 )
 from explorer.page_query import PageQuery, View
 from search.facets import FACET, STATES
-from search.histogram_split import SPLIT_KEYS
 from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort
 from search.result import NONE_CONTAINS, REFUSED, NamedTerm, SearchResult, SearchWarning
+from search.run import SPLIT_KEYS
 from search.typed import Understood, as_text
 from search.unified.rows import UnifiedHit
 from search.why_not import Check, WhyNot
 from text.formatting import listed, memories, number, plural, spoken_number
-from text.titles import plain_title
+from text.highlight import plain_title
 from web.validation import Problem
 
 _PAGE_SIZES = (25, 50, 100)

@@ -28,9 +28,9 @@ from explorer.http import (
 )
 from explorer.links import explore_url
 from search.facets import FACET, FACETS
+from search.listings import facet_page
 from search.query import SearchQuery
 from search.result import FacetListing
-from search.run import facet_page
 from search.typed import as_text
 from search.why_not import WhyNotRequest, why_not
 from web.params import QueryError

@@ -9,8 +9,7 @@ from explorer.explore.arrangement import USUAL, Arrangement, Place
 from explorer.links import curate_url, explore_url, values_url
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Facet, FacetKind, FacetValue
 from search.query import SearchQuery, Selection, dates_label, recalled_label
-from text.dates import start_label
-from text.formatting import date_text, legible, number, plural, spoken_number, with_article
+from text.formatting import date_text, legible, number, plural, spoken_number, start_label, with_article
 
 # The number of memories with a value in the whole corpus; None if unknown.
 CorpusCount = Callable[[str, FacetValue], int | None]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from explorer.links import explore_url
 from search.engines.base import Value
+from search.listings import Trends
 from search.query import SearchQuery
-from search.trends import Trends
 from text.formatting import memories, number
 
 _BAR_SHARE = 0.8

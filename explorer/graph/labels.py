@@ -1,8 +1,6 @@
 """Links, notices and evidence shared by the graph pages. No database and no request."""
 
 from collections.abc import Iterable
-from dataclasses import replace
-from datetime import tzinfo
 
 from django.urls import reverse
 
@@ -11,10 +9,8 @@ from explorer.explore.page import Notice, did_you_mean_text
 from explorer.graph.params import AroundRequest, PathRequest, TableRequest
 from explorer.graph.queries import KINDS, NodeKind
 from explorer.links import Link, explore_url, node_url, relationship_url
-from explorer.memory.page import MemoryLink, memory_link
-from memories.queries import MemoryTitle
 from search.query import SearchQuery
-from search.result import Hit, SearchWarning
+from search.result import SearchWarning
 from search.unified.rows import StoredRelationship
 from text.formatting import day_text
 from web.params import Params
@@ -58,17 +54,8 @@ def toggled(chosen: tuple[str, ...], name: str) -> tuple[str, ...]:
     return tuple(one for one in chosen if one != name) if name in chosen else tuple(sorted((*chosen, name)))
 
 
-def verb_text(name: str) -> str:
-    return name.replace("_", " ").replace("-", " ")
-
-
 def names_or_name(count: int) -> str:
     return "mentions" if count == 1 else "mention"
-
-
-def build_sample(hit: Hit, zone: tzinfo, query: SearchQuery | None = None) -> MemoryLink:
-    title = MemoryTitle(hit.id, hit.title_text.strip(), hit.memory_type, hit.state, hit.created_at)
-    return replace(memory_link(title, query, zone), project=hit.project_name or hit.project, snippet=hit.snippet_text)
 
 
 def relationship_notes(record: StoredRelationship) -> tuple[str, ...]:

@@ -9,29 +9,21 @@ from explorer.explore.histogram_plot import Plot, build_plot
 from explorer.explore.page import Notice
 from explorer.graph.labels import (
     both_url,
-    build_sample,
     evidence_link,
     names_or_name,
     relationship_notes,
     term_url,
     toggled,
-    verb_text,
     warning_notices,
 )
 from explorer.graph.neighbourhood import Edge, Neighbourhood, NodeNeighbour
 from explorer.graph.node_reads import NodeDetail
 from explorer.graph.params import SAME_MEMORY, AroundRequest
-from explorer.graph.queries import (
-    ENTITY,
-    KINDS,
-    NodeKind,
-    StatedEdge,
-)
+from explorer.graph.queries import ENTITY, KINDS, NodeKind, StatedEdge
 from explorer.graph.svg import Drawing, build_drawing, strongest
 from explorer.links import Link
-from explorer.memory.page import MemoryLink
 from search.query import SearchQuery
-from text.formatting import memories
+from text.formatting import memories, verb_text
 
 # The page stays light; the API gives more.
 _MORE_LISTED = 80
@@ -70,7 +62,6 @@ class GraphNodePage:
 
     node: NodeDetail
     plot: Plot | None
-    samples: tuple[MemoryLink, ...]
     drawing: Drawing | None
     groups: tuple[NeighbourGroup, ...]
     more: NeighbourGroup | None
@@ -117,7 +108,6 @@ def build_node(
     return GraphNodePage(
         node,
         plot=build_plot(query, histogram, None, zone, now or datetime.now(UTC)) if has_months else None,
-        samples=tuple(build_sample(hit, zone, query) for hit in node.samples),
         drawing=build_drawing(around, _node_links(kind, around)) if around.drawn else None,
         groups=groups,
         more=more,

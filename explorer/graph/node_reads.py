@@ -17,7 +17,7 @@ from explorer.graph.queries import (
     in_any_state,
     open_graph,
 )
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import Counts, Engine, EngineQuery, EngineTimeoutError, FacetRequest, Filter
 from search.facet_counts import TIED, by_count_and_name
 from search.facets import DEFAULT_STATES, FACET
@@ -26,7 +26,6 @@ from search.hits import load_hits
 from search.query import Interval, Sort
 from search.ranking import Ranked
 from search.result import Hit
-from search.snapshots import snapshot
 from search.unified.rows import StoredRelationship, relationship_rows
 from search.unified.vocabulary import evidence_of
 from web.timing import Stopwatch

@@ -33,10 +33,9 @@ from explorer.graph.queries import (
 )
 from explorer.links import Link
 from memories.queries import MemoryTitle
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import Engine, Filter
 from search.query import Sort
-from search.snapshots import snapshot
 from search.unified.rows import StoredRelationship
 from web.errors import Refusal
 from web.timing import Stopwatch

@@ -21,13 +21,12 @@ from explorer.graph.params import TableRequest, TableSort
 from explorer.graph.queries import GraphContext, NodeKind, open_graph
 from explorer.http import Pager, build_pager
 from explorer.links import Link, matrix_url
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import Engine
 from search.facets import DATE_KEY
+from search.listings import NO_TRENDS, Trends, trends
 from search.query import SearchQuery
 from search.result import SearchWarning
-from search.snapshots import snapshot
-from search.trends import NO_TRENDS, Trends, trends
 from text.formatting import day_label, number, plural
 from web.timing import Stopwatch
 

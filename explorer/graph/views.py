@@ -16,18 +16,11 @@ from explorer.graph.labels import graph_tabs, term_url
 from explorer.graph.node_page import build_node
 from explorer.graph.node_reads import node_detail, relationship_detail
 from explorer.graph.params import MOST_STEPS, AroundRequest, PathRequest, TableRequest
-from explorer.graph.path_page import (
-    PathEndError,
-    PathForm,
-    build_lost,
-    end_notice,
-    find_path,
-)
+from explorer.graph.path_page import PathEndError, PathForm, build_lost, end_notice, find_path
 from explorer.graph.queries import ENTITY, NameAmbiguousError, NameUnknownError, NodeKind
 from explorer.graph.table_page import build_table, node_table
 from explorer.http import PageRequest, page_viewer, private, request_pairs
-from explorer.links import explore_url, filter_url, merge_url
-from explorer.memory.page import memory_link
+from explorer.links import explore_url, filter_url, memory_url, merge_url
 from web.params import Pair
 from web.timing import server_timing
 
@@ -68,7 +61,7 @@ def node(request: PageRequest, kind: NodeKind, ref: str) -> HttpResponse:
         "explore_url": explore_url,
         "term_url": term_url,
         "labels": labels,
-        "memory_link": memory_link,
+        "memory_url": memory_url,
         "most_steps": MOST_STEPS,
         "zone": viewer.timezone,
         "path": _path_from(found.term, own, viewer) if kind is ENTITY else None,
@@ -103,11 +96,14 @@ def relationship(request: PageRequest, relationship_id: int) -> HttpResponse:
     context = {
         "found": found,
         "record": found.record,
-        "evidence": [labels.build_sample(hit, viewer.timezone) for hit in found.evidence],
-        "put_away": [labels.build_sample(hit, viewer.timezone) for hit in found.put_away],
+        "evidence": found.evidence,
+        "put_away": found.put_away,
         "entity": ENTITY,
         "labels": labels,
         "tabs": graph_tabs(ENTITY),
+        "memory_url": memory_url,
+        "query": None,
+        "zone": viewer.timezone,
     }
     return _page(request, "graph/relationship.html", context, found.timings)
 

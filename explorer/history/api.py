@@ -19,8 +19,7 @@ from memories.queries import visible_to
 from memories.recalls import DAYS_KEPT, Recalls, recalls_of
 from memories.refusals import MemoryNotFoundError
 from memories.services import memory_version_restore
-from text.dates import check_start, start_of
-from text.formatting import legible
+from text.formatting import check_start, legible, start_of
 from web.errors import GUARDED, close_to, errors
 from web.params import Params, Text, Value, Values, pairs_of
 from web.validation import Problem

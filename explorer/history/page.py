@@ -1,24 +1,25 @@
-"""HistoryContext: the history of a memory for its page, texts compared by words. No database and no request."""
+"""The history of a memory for its page, texts compared by words."""
 
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
-from urllib.parse import urlencode
 
-from django.urls import reverse
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
 
 from access.models import AuditEvent, MemoryChange
+from access.viewer import Viewer
 from explorer.explore.sparkline import bar_path
-from memories.history import FieldChange, History, HistoryEvent
+from memories.history import FieldChange, HistoryEvent, history_of
 from memories.models import Memory
-from memories.recalls import DAYS_KEPT, Recalls
-from text.formatting import day_text, moment_label, number, plural
+from memories.queries import memory_version
+from memories.recalls import DAYS_KEPT, Recalls, recalls_of
+from text.formatting import number, plural
 
+EVENTS_SHOWN = 20
 _DOOR_LABELS = {
     AuditEvent.Door.PAGE: "on a page",
     AuditEvent.Door.API: "through the API",
@@ -57,128 +58,82 @@ class ShownChange:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event. `restore_url` restores the memory as it was after it."""
+    """An event, or a date of the record. `restores` is the id of the event whose version can be restored."""
 
     label: str
-    kind: str
-    date: str
-    date_iso: str
-    who: str
-    note: str
+    at: datetime
+    who: str = ""
+    note: str = ""
     changes: tuple[ShownChange, ...] = ()
-    restore_url: str = ""
+    restores: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class RecalledDay:
-    """The recalls of a day."""
+class HistoryPage:
+    """The history of a memory, and how often it was recalled."""
 
-    date: str
-    date_iso: str
-    by_agents: str
-    by_people: str
-
-
-@dataclass(frozen=True, slots=True)
-class RecallsContext:
-    """How often a memory was recalled, as a sentence, and the days on which it was, the latest first.
-
-    `path` draws a bar for each of the last `slots` days.
-    """
-
-    summary: str
-    last: str = ""
-    last_iso: str = ""
-    days: tuple[RecalledDay, ...] = ()
-    slots: int = 0
-    path: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryContext:
-    entries: tuple[Entry, ...]
+    memory_id: int
     version: str
-    older_url: str
-    """The page with the events before these, if there are any."""
-    recalls: RecallsContext
+    zone: tzinfo
+    entries: tuple[Entry, ...]
+    recalls: Recalls
+    next: str
+    """The event before which further ones are, if there are any."""
+
+    @property
+    def recalls_text(self) -> str:
+        recalls = self.recalls
+        if recalls.last_at is None:
+            return "Never recalled."
+        makers = [(n, who) for n, who in ((recalls.by_agents, "agents"), (recalls.by_people, "people")) if n]
+        # One number is not said twice.
+        by = " and ".join(f"by {who}" if len(makers) == 1 else f"{number(count)} by {who}" for count, who in makers)
+        return f"Recalled {plural(recalls.total, 'time')}, {by}"
+
+    @property
+    def bars(self) -> tuple[int, str]:
+        """The number of the last days, and the path of a bar for each."""
+        today, totals = datetime.now(UTC).date(), {day.day: day.total for day in self.recalls.days}
+        since = [totals.get(today - timedelta(days=back), 0) for back in reversed(range(DAYS_KEPT))]
+        return len(since), bar_path(since, max(since) or 1)
 
 
-def build_history(
-    memory: Memory,
-    history: History,
-    version: str,
-    zone: tzinfo,
-    *,
-    may_write: bool,
-    has_newer: bool = False,
-    recalls: Recalls,
-    today: date,
-) -> HistoryContext:
-    """The events of a memory, the newest first, with the dates of its record among them.
-
-    `has_newer`: they begin after later events.
+def read_history(memory: Memory, viewer: Viewer, limit: int = EVENTS_SHOWN, before: str = "") -> HistoryPage:
+    """The events of a memory that the viewer sees, before one of them if that is named, the newest first, with the
+    dates of its record among them.
     """
-    dated = [
-        (event.at, _entry(memory.pk, event, zone, may_restore=may_write and (place > 0 or has_newer)))
+    history = history_of(memory, viewer, limit=limit, before=before)
+    may_write = viewer.may_write(memory.project_id)
+    entries = [
+        _entry(event, may_restore=may_write and (place > 0 or bool(before)))
         for place, event in enumerate(history.events)
     ]
     if not history.next:
-        dated += _own_dates(memory, history.events, zone)
+        entries += _own_dates(memory, history.events)
     # Stable: events of one time stay in their order.
-    dated.sort(key=lambda pair: pair[0], reverse=True)
-    page = reverse("explorer:memory", args=[memory.pk])
-    older_url = f"{page}?{urlencode({'before': history.next})}#history-title" if history.next else ""
-    return HistoryContext(tuple(entry for _, entry in dated), version, older_url, _recalled(recalls, zone, today))
+    entries.sort(key=lambda entry: entry.at, reverse=True)
+    recalls = recalls_of(viewer, memory.pk)
+    return HistoryPage(memory.pk, memory_version(memory), viewer.timezone, tuple(entries), recalls, history.next)
 
 
-def _recalled(recalls: Recalls, zone: tzinfo, today: date) -> RecallsContext:
-    if recalls.last_at is None:
-        return RecallsContext("Never recalled.")
-    totals = {day.day: day.total for day in recalls.days}
-    since = [totals.get(today - timedelta(days=back), 0) for back in reversed(range(DAYS_KEPT))]
-    makers = [(count, who) for count, who in ((recalls.by_agents, "agents"), (recalls.by_people, "people")) if count]
-    # One number is not said twice.
-    by = " and ".join(f"by {who}" if len(makers) == 1 else f"{number(count)} by {who}" for count, who in makers)
-    return RecallsContext(
-        summary=f"Recalled {plural(recalls.total, 'time')}, {by}",
-        last=moment_label(recalls.last_at, zone),
-        last_iso=recalls.last_at.isoformat(),
-        days=tuple(
-            RecalledDay(day_text(day.day), day.day.isoformat(), number(day.by_agents), number(day.by_people))
-            for day in recalls.days
-        ),
-        slots=len(since),
-        path=bar_path(since, max(since) or 1),
-    )
-
-
-def _own_dates(memory: Memory, events: Sequence[HistoryEvent], zone: tzinfo) -> Iterator[tuple[datetime, Entry]]:
+def _own_dates(memory: Memory, events: Sequence[HistoryEvent]) -> Iterator[Entry]:
     """When the memory was created elsewhere, and when it happened."""
     arrival = events[-1].at if events else memory.created_at
     if abs((arrival - memory.created_at).total_seconds()) > 1:
-        who = ", ".join(memory.authors[:3])
-        yield memory.created_at, _plain_entry("Created", memory.created_at, zone, who)
+        yield Entry("Created", memory.created_at, ", ".join(memory.authors[:3]))
     if memory.happened_at and memory.happened_at != memory.created_at:
-        yield memory.happened_at, _plain_entry("Happened", memory.happened_at, zone)
+        yield Entry("Happened", memory.happened_at)
 
 
-def _plain_entry(label: str, at: datetime, zone: tzinfo, who: str = "") -> Entry:
-    return Entry(label, "", moment_label(at, zone), at.isoformat(), who, "")
-
-
-def _entry(memory_id: int, event: HistoryEvent, zone: tzinfo, *, may_restore: bool) -> Entry:
-    who = " · ".join(part for part in (event.by, _DOOR_LABELS[AuditEvent.Door(event.door)]) if part)
+def _entry(event: HistoryEvent, *, may_restore: bool) -> Entry:
     is_import = event.batch_id is not None and event.kind == MemoryChange.Kind.CREATED
-    note = " · ".join(filter(None, (event.reason, f"batch {event.batch_id}" if event.batch_id else "")))
     return Entry(
         label="Imported" if is_import else event.kind.capitalize(),
-        kind=event.kind,
-        date=moment_label(event.at, zone),
-        date_iso=event.at.isoformat(),
-        who=who,
-        note=note,
+        at=event.at,
+        who=" · ".join(part for part in (event.by, _DOOR_LABELS[AuditEvent.Door(event.door)]) if part),
+        note=" · ".join(filter(None, (event.reason, f"batch {event.batch_id}" if event.batch_id else ""))),
         changes=tuple(_shown(change) for change in event.changes if change.field not in _IGNORED),
-        restore_url=reverse("explorer:restore_version", args=[memory_id, event.id]) if may_restore else "",
+        restores=event.id if may_restore else "",
     )
 
 

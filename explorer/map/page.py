@@ -15,7 +15,7 @@ from search.facets import FACET, FacetValue
 from search.meaning_map import Group, Region
 from search.result import Hit, SearchResult
 from text.formatting import day_label, memories, number, plural, type_family
-from text.titles import plain_title
+from text.highlight import plain_title
 
 _LABELS = {Colour.YEAR: "Year"}
 _LOOKS = {Look.AUTO: "Auto", Look.POINTS: "Points", Look.DENSITY: "Density"}

@@ -25,7 +25,7 @@ from memories.queries import visible_to
 from memories.records import MemoryChanges, MemoryRecord
 from memories.refusals import AlreadyExistsError, ChangeRefusedError, MemoryNotFoundError, NotAllowedError
 from memories.services import memory_archive, memory_delete, memory_restore, memory_update
-from search.word_condition import has_words
+from search.engines.sql import has_words
 from web.admin import Lines, Prose
 from web.validation import reasons
 

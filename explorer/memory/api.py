@@ -26,8 +26,8 @@ from memories.recalls import opened
 from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.refusals import MemoryNotFoundError
 from memories.services import memory_create, memory_delete, memory_link, memory_restore, memory_update
-from search.engines.health import index_health
-from search.near_duplicates import near_duplicates
+from search.engines import index_health
+from search.similar import near_duplicates
 from web.errors import GUARDED, ApiError, errors
 from web.health import database_answers
 from web.outages import DatabaseUnavailableError

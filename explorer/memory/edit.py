@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, cast
 
 from django import forms
+from django.forms import BoundField
 from pydantic import ValidationError
 
 from access.viewer import Viewer
@@ -151,6 +152,13 @@ def _values_of(detail: MemoryDetail) -> dict[str, Any]:
         "concepts": [term.value for term in detail.concepts],
         "entities": [term.value for term in detail.entities],
     }
+
+
+def fact_controls(detail: MemoryDetail, viewer: Viewer) -> Mapping[str, BoundField]:
+    """The fields that edit facts of a memory in place, by name; none if the viewer may not write it."""
+    if not viewer.may_write(detail.memory.project_id):
+        return {}
+    return {field.name: field for field in EditForm(None, viewer, detail, only=(*TERMS, REPLACES, REPLACED_BY))}
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

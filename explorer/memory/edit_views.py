@@ -28,7 +28,7 @@ from explorer.memory.edit import (
 )
 from memories.queries import MemoryDetail, memory_details
 from memories.refusals import MemoryNotFoundError, NotAllowedError
-from search.near_duplicates import near_duplicates
+from search.similar import near_duplicates
 from web.errors import Refusal
 
 _NEW = (*TEXTS, "project", *TERMS, REPLACES)

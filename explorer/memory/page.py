@@ -1,37 +1,45 @@
-"""MemoryContext and SimilarContext: all data for the pages of a memory. No database and no request."""
+"""The pages of a memory, and of those similar to it. No database and no request."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, tzinfo
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, tzinfo
+from functools import cached_property
 from itertools import groupby, islice
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from categories.models import Entity
 from categories.queries import CategoryNode, Term
 from explorer.links import (
+    category_url,
     duplicates_url,
     explore_url,
     filter_url,
     memory_url,
     node_url,
-    relationship_url,
     session_url,
     similar_url,
     why_not_url,
 )
 from explorer.markdown import render_markdown
 from memories.models import Memory
-from memories.queries import Around, MemoryDetail, MemoryTitle, memory_version
+from memories.queries import MemoryDetail, ResolvedLink, memory_version
 from search.query import SearchQuery
 from search.similar import SharedTerms, SimilarMemory, SimilarResult
-from text.formatting import day_label, local_time, moment_label, type_family
-from text.titles import plain_title
+from text.formatting import day_label, local_time, moment_label, verb_text
+from text.highlight import title_or_number
 
 _DAYS_AROUND = 3
+
+
+def is_web(uri: str) -> bool:
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.netloc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,146 +63,89 @@ class MemoryFact:
     control: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryLink:
-    """A reference to a memory or an external target. Without a URL it is this memory, or cannot be opened."""
+@dataclass(frozen=True)
+class MemoryPage:
+    """The page of a memory, or the panel: the template reads `detail` itself, and here what has to be put together."""
 
-    title: str
-    url: str
-    id: str
-    type: str = ""
-    family: str = ""
-    date: str = ""
-    date_iso: str = ""
-    state: str = ""
-    project: str = ""
-    snippet: str = ""
-    is_here: bool = False
-    is_external: bool = False
+    detail: MemoryDetail
+    query: SearchQuery | None
+    """The search that led here, if any."""
+    zone: tzinfo
+    controls: Mapping[str, Any] = field(default_factory=dict)
+    """The fields that edit facts, if the viewer may."""
 
+    @cached_property
+    def title(self) -> str:
+        return title_or_number(self.detail.memory.title, self.detail.memory.pk)
 
-@dataclass(frozen=True, slots=True)
-class LinkGroup:
-    """Links with the same relation."""
+    @property
+    def body(self) -> SafeString:
+        return render_markdown(self.detail.memory.content, self.title)
 
-    label: str
-    mentions: tuple[MemoryLink, ...]
+    def url(self, memory_id: int) -> str:
+        """The page of another memory, with the way back to the search that led here."""
+        return memory_url(memory_id, self.query)
 
+    @property
+    def back_url(self) -> str:
+        return explore_url(self.query or SearchQuery())
 
-@dataclass(frozen=True, slots=True)
-class Relation:
-    source: FactValue
-    verb: str
-    target: FactValue
-    fact: str
-    confidence: str
-    url: str
-    """The page of the relationship."""
+    @property
+    def why_url(self) -> str:
+        """Explains the memory's place in the search that led here."""
+        return why_not_url(self.query, self.detail.memory.pk) if self.query else ""
 
+    @property
+    def type_url(self) -> str:
+        return filter_url("type", self.detail.memory.memory_type)
 
-@dataclass(frozen=True, slots=True)
-class MemoryActions:
-    """The addresses that change a memory, and the fields of the forms in place."""
+    @property
+    def similar_url(self) -> str:
+        return similar_url(self.detail.memory.pk, self.query)
 
-    edit_url: str
-    state_url: str
-    replace_url: str
-    version: str
-    supersedes: Any
-    superseded_by: Any
-    is_there: bool
-    """Whether it can be archived or superseded, else restored."""
+    @property
+    def version(self) -> str:
+        return memory_version(self.detail.memory)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it can be archived or superseded, else restored."""
+        return self.detail.memory.state in (Memory.State.ACTIVE, Memory.State.PROPOSED)
 
-@dataclass(frozen=True, slots=True)
-class MemoryContext:
-    id: int
-    title: str
-    type: FactValue
-    family: str
-    state: str
-    state_note: str
-    summary: str
-    body: SafeString
-    back_url: str
-    back_label: str
-    why_url: str
-    """Explains the memory's place in the search that led here."""
-    facts: tuple[MemoryFact, ...]
-    provenance: tuple[MemoryFact, ...]
-    superseded_by: MemoryLink | None
-    supersedes: tuple[MemoryLink, ...]
-    links: tuple[LinkGroup, ...]
-    backlinks: tuple[LinkGroup, ...]
-    relations: tuple[Relation, ...]
-    around: tuple[MemoryLink, ...]
-    around_url: str
-    similar_url: str
-    actions: MemoryActions | None
-    """The actions that the viewer may take on the memory."""
+    @property
+    def facts(self) -> list[MemoryFact]:
+        every = (replace(fact, control=self.controls.get(fact.name)) for fact in _facts(self.detail, self.zone))
+        return [fact for fact in every if fact.values or fact.control]
 
+    @property
+    def provenance(self) -> list[MemoryFact]:
+        return [fact for fact in _provenance(self.detail.memory, self.zone) if fact.values]
 
-def build_memory(
-    detail: MemoryDetail,
-    around: Around | None,
-    query: SearchQuery | None,
-    zone: tzinfo = UTC,
-    controls: Mapping[str, Any] | None = None,
-) -> MemoryContext:
-    """The context of the page of a memory, or of a panel, which shows nothing around it.
+    @property
+    def links(self) -> list[tuple[str, list[ResolvedLink]]]:
+        """Links of the record by relation."""
+        ordered = sorted(self.detail.links, key=lambda link: link.rel)
+        return [(_relation_label(rel), list(links)) for rel, links in groupby(ordered, key=lambda link: link.rel)]
 
-    `query` is the search that led here, if any. `controls` are the fields that edit facts, if the viewer may.
-    """
-    memory = detail.memory
-    title = plain_title(memory.title) or f"Memory {memory.pk}"
-    fields = controls or {}
-    facts = (replace(fact, control=fields.get(fact.name)) for fact in _facts(detail, zone))
-    return MemoryContext(
-        id=memory.pk,
-        title=title,
-        type=_filter("type", memory.memory_type),
-        family=type_family(memory.memory_type),
-        state="" if memory.state == Memory.State.ACTIVE else memory.state,
-        state_note=memory.state_reason,
-        summary=memory.summary,
-        body=render_markdown(memory.content, title),
-        back_url=explore_url(query or SearchQuery()),
-        back_label="Back to results" if query else "Explore all memories",
-        why_url=why_not_url(query, memory.pk) if query else "",
-        facts=tuple(fact for fact in facts if fact.values or fact.control),
-        provenance=tuple(fact for fact in _provenance(memory, zone) if fact.values),
-        superseded_by=memory_link(detail.superseded_by, query, zone) if detail.superseded_by else None,
-        supersedes=tuple(memory_link(older, query, zone) for older in detail.supersedes),
-        links=_links(detail, query, zone),
-        backlinks=_backlinks(detail, query, zone),
-        relations=tuple(
-            Relation(
-                _entity(relationship.source),
-                relationship.relationship_type.replace("_", " ").replace("-", " "),
-                _entity(relationship.target),
-                relationship.fact,
-                _percent(relationship.confidence),
-                relationship_url(relationship.pk),
-            )
-            for relationship in detail.relationships
-        ),
-        around=_around(memory, around, query, zone) if around else (),
-        around_url=explore_url(_time_around(memory, around, zone)) if around else "",
-        similar_url=similar_url(memory.pk, query),
-        actions=_actions(memory, fields) if fields else None,
-    )
+    @property
+    def backlinks(self) -> list[tuple[str, list[ResolvedLink]]]:
+        """Links of other memories to this one, in words that say which of the two is meant: "Caused by this"."""
+        links = (ResolvedLink(rel, "", "", memory) for rel, memory in self.detail.backlinks)
+        return [(f"{_relation_label(rel)} this", list(some)) for rel, some in groupby(links, key=lambda link: link.rel)]
 
+    @property
+    def around_url(self) -> str:
+        """The project around the memory, wide enough to include the neighbours shown."""
+        memory = self.detail.memory
+        shown = [near.created_at for near in self.detail.around]
+        query = SearchQuery().only("project", memory.project.slug)
+        return explore_url(_days_around(query, memory.created_at, self.zone, _DAYS_AROUND, shown))
 
-def _actions(memory: Memory, controls: Mapping[str, Any]) -> MemoryActions:
-    return MemoryActions(
-        edit_url=reverse("explorer:edit", args=[memory.pk]),
-        state_url=reverse("explorer:set_state", args=[memory.pk]),
-        replace_url=f"{reverse('explorer:new')}?replaces={memory.pk}",
-        version=memory_version(memory),
-        supersedes=controls.get("supersedes"),
-        superseded_by=controls.get("superseded_by"),
-        is_there=memory.state in (Memory.State.ACTIVE, Memory.State.PROPOSED),
-    )
+    def term_url(self, entity: Entity) -> str:
+        return node_url("entity", entity.pk, str(entity))
+
+    def is_web(self, uri: str) -> bool:
+        return is_web(uri)
 
 
 def _filter(key: str, value: str, label: str = "", note: str = "") -> FactValue:
@@ -211,13 +162,6 @@ def _day(instant: datetime | None, zone: tzinfo) -> tuple[FactValue, ...]:
         return ()
     address = explore_url(_days_around(SearchQuery(), instant, zone, 0))
     return (FactValue(day_label(instant, zone), address, moment_label(instant, zone)),)
-
-
-def _time_around(memory: Memory, around: Around, zone: tzinfo) -> SearchQuery:
-    """A query for the project around the memory, wide enough to include the neighbours shown."""
-    shown = [memory.created_at, *(neighbour.created_at for neighbour in (*around.before, *around.after))]
-    query = SearchQuery().only("project", memory.project.slug)
-    return _days_around(query, memory.created_at, zone, _DAYS_AROUND, shown)
 
 
 def _days_around(
@@ -291,22 +235,14 @@ def _provenance(memory: Memory, zone: tzinfo) -> Iterable[MemoryFact]:
 
 def _address(uri: str) -> FactValue:
     """A link if the scheme is http or https, else plain text: records may contain any scheme."""
-    if not _is_web(uri):
+    if not is_web(uri):
         return FactValue(uri)
     parts = urlsplit(uri)
     return FactValue(f"{parts.netloc}{parts.path}".rstrip("/"), uri, uri, is_external=True)
 
 
-def _is_web(uri: str) -> bool:
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        return False
-    return parts.scheme in {"http", "https"} and bool(parts.netloc)
-
-
 def _category(node: CategoryNode) -> FactValue:
-    return FactValue(" / ".join(node.names), reverse("explorer:category", args=[node.path]))
+    return FactValue(" / ".join(node.names), category_url(node.path))
 
 
 def _node(kind: str, term: Term) -> FactValue:
@@ -314,60 +250,9 @@ def _node(kind: str, term: Term) -> FactValue:
     return FactValue(term.label, node_url(kind, term.id, term.value), term.type)
 
 
-def _entity(entity: Entity) -> FactValue:
-    return _node("entity", Term(entity.pk, str(entity), entity.name, entity.entity_type))
-
-
-def memory_link(memory: MemoryTitle, query: SearchQuery | None, zone: tzinfo, *, is_here: bool = False) -> MemoryLink:
-    return MemoryLink(
-        title=plain_title(memory.title) or f"Memory {memory.id}",
-        url="" if is_here else memory_url(memory.id, query),
-        id=f"#{memory.id}",
-        type=memory.memory_type,
-        family=type_family(memory.memory_type),
-        date=day_label(memory.created_at, zone),
-        date_iso=memory.created_at.isoformat(),
-        state="" if memory.state == Memory.State.ACTIVE else memory.state,
-        is_here=is_here,
-    )
-
-
 def _relation_label(rel: str) -> str:
-    words = rel.replace("_", " ").replace("-", " ").strip()
+    words = verb_text(rel).strip()
     return f"{words[:1].upper()}{words[1:]}" or "Linked"
-
-
-def _links(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) -> tuple[LinkGroup, ...]:
-    """Links of the record by relation: memories by title, other targets by name."""
-    groups = []
-    ordered = sorted(detail.links, key=lambda link: link.rel)
-    for rel, links in groupby(ordered, key=lambda link: link.rel):
-        mentions = []
-        for link in links:
-            if link.memory:
-                mentions.append(memory_link(link.memory, query, zone))
-            else:
-                url = link.url if _is_web(link.url) else ""
-                mentions.append(MemoryLink(link.target, url, "", is_external=bool(url)))
-        groups.append(LinkGroup(_relation_label(rel), tuple(mentions)))
-    return tuple(groups)
-
-
-def _backlinks(detail: MemoryDetail, query: SearchQuery | None, zone: tzinfo) -> tuple[LinkGroup, ...]:
-    """Links of other memories to this one, in words that say which of the two is meant: "Caused by this"."""
-    return tuple(
-        LinkGroup(f"{_relation_label(rel)} this", tuple(memory_link(memory, query, zone) for _, memory in pairs))
-        for rel, pairs in groupby(detail.backlinks, key=lambda pair: pair[0])
-    )
-
-
-def _around(memory: Memory, around: Around, query: SearchQuery | None, zone: tzinfo) -> tuple[MemoryLink, ...]:
-    here = MemoryTitle(memory.pk, memory.title, memory.memory_type, memory.state, memory.created_at)
-    return (
-        *(memory_link(neighbour, query, zone) for neighbour in around.before),
-        memory_link(here, query, zone, is_here=True),
-        *(memory_link(neighbour, query, zone) for neighbour in around.after),
-    )
 
 
 _SHARED_SHOWN = 3
@@ -379,85 +264,38 @@ _MERGED = 19
 
 
 @dataclass(frozen=True, slots=True)
-class SimilarEntry:
-    """A similar memory and the values that both have."""
-
-    memory: MemoryLink
-    similarity: str
-    project: FactValue
-    shared: tuple[FactValue, ...]
-    more_shared: int
-
-
-@dataclass(frozen=True, slots=True)
 class SimilarGroup:
     """Similar memories; the label is empty if there is only one group."""
 
     label: str
-    rows: tuple[SimilarEntry, ...]
+    rows: list[SimilarMemory]
     merge_url: str = ""
     """Where the memory and those of its project are merged."""
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SimilarContext:
-    title: str
-    memory_url: str
-    groups: tuple[SimilarGroup, ...]
-    empty: str
-    """Why there are none."""
-    notices: tuple[str, ...]
-    more_url: str
-    """The page with more of them, if any."""
-    min_similarity: str
-
-
-def build_similar(
-    memory_id: int, found: SimilarResult, query: SearchQuery | None, zone: tzinfo = UTC, *, writes_to: str = ""
-) -> SimilarContext:
-    """The context of similar memories, possible duplicates first.
-
-    `query` is the search that led to the memory; `writes_to` is its project if the viewer may change what is there.
-    """
-    duplicates = tuple(_row(one, query, zone) for one in found.memories if one.is_duplicate)
-    to_merge = [one.hit.id for one in found.memories if one.is_duplicate and one.hit.project == writes_to]
+def similar_groups(memory_id: int, found: SimilarResult, writes_to: str) -> list[SimilarGroup]:
+    """Similar memories, possible duplicates first. `writes_to` is their project if the viewer may change it."""
+    duplicates = [one for one in found.memories if one.is_duplicate]
+    to_merge = [one.hit.id for one in duplicates if one.hit.project == writes_to]
     others = [one for one in found.memories if not one.is_duplicate]
     least = _LESS * max([0.0, *(one.similarity for one in others)])
-    close = tuple(_row(one, query, zone) for one in others if one.similarity >= least)
-    far = tuple(_row(one, query, zone) for one in others if one.similarity < least)
     merge = duplicates_url([memory_id, *to_merge[:_MERGED]]) if to_merge else ""
     groups = (
         SimilarGroup("Possible duplicates", duplicates, merge, "" if merge or not writes_to else _OTHER_PROJECT),
-        SimilarGroup("Only similar" if duplicates else "", close),
-        SimilarGroup("Less similar", far),
+        SimilarGroup("Only similar" if duplicates else "", [one for one in others if one.similarity >= least]),
+        SimilarGroup("Less similar", [one for one in others if one.similarity < least]),
     )
-    return SimilarContext(
-        title=plain_title(found.title),
-        memory_url=memory_url(memory_id, query),
-        groups=tuple(group for group in groups if group.rows),
-        empty=f"{found.reason[:1].upper()}{found.reason[1:]}." if found.reason else "",
-        notices=tuple(warning.message for warning in found.warnings),
-        more_url=similar_url(memory_id, query) if found.has_more else "",
-        min_similarity=f"{found.min_similarity:.2f}",
-    )
+    return [group for group in groups if group.rows]
 
 
-def _row(one: SimilarMemory, query: SearchQuery | None, zone: tzinfo) -> SimilarEntry:
-    hit = one.hit
-    title = MemoryTitle(hit.id, hit.title_text, hit.memory_type, hit.state, hit.created_at)
+def shared_values(shared: SharedTerms) -> tuple[list[FactValue], int]:
+    """The first values that two memories share, and the number of further ones."""
     # An entity, a tag and a category of the same name appear once.
     by_name: dict[str, FactValue] = {}
-    for value in _shared(one.shared):
+    for value in _shared(shared):
         by_name.setdefault(value.label.casefold(), value)
-    return SimilarEntry(
-        memory=memory_link(title, query, zone),
-        # Truncated, so that only equal texts show 1.00; the epsilon absorbs half-precision errors.
-        similarity=f"{int(one.similarity * 100 + 0.05) / 100:.2f}",
-        project=FactValue(hit.project_name or hit.project, filter_url("project", hit.project)),
-        shared=tuple(islice(by_name.values(), _SHARED_SHOWN)),
-        more_shared=max(0, len(by_name) - _SHARED_SHOWN) + one.shared.more,
-    )
+    return list(islice(by_name.values(), _SHARED_SHOWN)), max(0, len(by_name) - _SHARED_SHOWN) + shared.more
 
 
 def _shared(shared: SharedTerms) -> Iterable[FactValue]:

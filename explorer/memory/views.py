@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from explorer.history.page import read_history
 from explorer.http import (
     PageRequest,
     comes_from_work,
@@ -19,11 +20,12 @@ from explorer.http import (
     return_url,
     wants_fragment,
 )
-from explorer.memory.page import build_memory, build_similar
-from explorer.memory.reads import fact_controls, read_history
+from explorer.links import filter_url, memory_url, similar_url
+from explorer.memory.edit import fact_controls
+from explorer.memory.page import MemoryPage, shared_values, similar_groups
 from memories.history import EventNotFoundError
 from memories.models import Project
-from memories.queries import memory_details, timeline_around
+from memories.queries import memory_details
 from memories.recalls import opened
 from memories.refusals import MemoryNotFoundError
 from memories.services import memory_version_restore
@@ -34,25 +36,26 @@ from web.errors import Refusal
 # Similar memories in a section of another page, and on a page of their own.
 _SIMILAR_IN_SECTION = 8
 _SIMILAR_ON_PAGE = 50
+# Neighbours in time, before the memory and after it.
+_AROUND = 5
 
 
 @require_safe
 @login_required
 def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
     viewer = page_viewer(request)
-    found = memory_details(viewer, [memory_id]).get(memory_id)
+    found = memory_details(viewer, [memory_id], around=_AROUND).get(memory_id)
     if found is None:
         raise Http404(f"There is no memory {memory_id} that you can see.")
-    around = timeline_around(viewer, found.memory)
     if not comes_from_work(request, memory_id):
         opened(viewer, [memory_id])
-    controls = fact_controls(found, viewer)
-    context = build_memory(found, around, _origin_query(request), viewer.timezone, controls)
     try:
-        history = read_history(found, viewer, before=request.GET.get("before", ""))
+        history = read_history(found.memory, viewer, before=request.GET.get("before", ""))
     except EventNotFoundError as error:
         raise Http404(str(error)) from error
-    return private(render(request, "memories/detail.html", {"memory": context, "history": history}))
+    page = MemoryPage(found, _origin_query(request), viewer.timezone, fact_controls(found, viewer))
+    context = {"page": page, "detail": found, "memory": found.memory, "history": history}
+    return private(render(request, "memories/detail.html", context))
 
 
 @require_POST
@@ -88,10 +91,18 @@ def similar(request: PageRequest, memory_id: int) -> HttpResponse:
     has_duplicates = any(one.is_duplicate for one in found.memories)
     project = Project.objects.filter(memories=memory_id).first() if has_duplicates else None
     writes_to = project.slug if project and viewer.may_write(project.pk) else ""
-    context = build_similar(memory_id, found, _origin_query(request), viewer.timezone, writes_to=writes_to)
-    return page_response(
-        request, "memories/similar.html", {"similar": context}, partial="similar", timings=found.timings
-    )
+    context = {
+        "found": found,
+        "memory_id": memory_id,
+        "groups": similar_groups(memory_id, found, writes_to),
+        "query": _origin_query(request),
+        "zone": viewer.timezone,
+        "shared_values": shared_values,
+        "filter_url": filter_url,
+        "memory_url": memory_url,
+        "similar_url": similar_url,
+    }
+    return page_response(request, "memories/similar.html", context, partial="similar", timings=found.timings)
 
 
 def _origin_query(request: HttpRequest) -> SearchQuery | None:

@@ -25,9 +25,8 @@ from search.facets import Facet
 from search.query import SearchQuery, Sort
 from search.result import Hit, HitDetail, SearchWarning
 from search.run import run
-from text.formatting import legible
+from text.formatting import estimated_tokens, legible
 from text.formatting import memories as number_of_memories
-from text.tokens import estimated_tokens
 from web.params import Params, Values, pairs_of
 from web.timing import Stopwatch, Timings, timed, took_ms
 

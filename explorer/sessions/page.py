@@ -17,8 +17,7 @@ from memories.models import Memory, Session
 from memories.queries import MemoryTitle
 from search.query import SearchQuery
 from text.formatting import day_label, local_time, minute_label, moment_label, number, plural
-from text.highlight import plain_text
-from text.titles import plain_title
+from text.highlight import plain_text, plain_title
 
 _EXCERPT = 220
 # An id that no reader looks for.

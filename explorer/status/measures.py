@@ -19,9 +19,9 @@ from django.template.defaultfilters import filesizeformat
 from access.viewer import Viewer
 from explorer.links import Link, explore_url, path_of
 from explorer.status.reads import SiteStatus
-from memories.embedding.progress import EmbeddedShare
+from memories.embedding.vectors import EmbeddedShare
+from search.listings import totals
 from search.query import SearchQuery
-from search.run import totals
 from text.formatting import memories, number, plural
 from web.exchange import recent_answers
 from web.processes import start_once

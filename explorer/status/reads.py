@@ -7,12 +7,12 @@ from django.conf import settings
 
 from access.viewer import Viewer
 from categories.revision import data_revision
-from memories.embedding.progress import EmbeddedShare, memory_progress
 from memories.embedding.query import QueryCache, not_ready_reason, query_cache
+from memories.embedding.vectors import EmbeddedShare, memory_progress
 from memories.embedding.vocabulary import vocabulary_pending
 from memories.models import EmbeddingModel
 from memories.queries import visible_to
-from search.engines.health import IndexHealth, index_health
+from search.engines import IndexHealth, index_health
 from text.formatting import memories, plural
 from web.version import VERSION
 

@@ -29,7 +29,7 @@ from search.saved_views import (
     view_feed_of,
     view_feed_revoke,
 )
-from text.titles import plain_title
+from text.highlight import plain_title
 from web.params import QueryError
 from web.serving import public_address
 

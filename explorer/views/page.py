@@ -15,13 +15,13 @@ from explorer.links import Link, explore_url, memory_url, path_of
 from explorer.page_query import PageQuery
 from search.engines.base import EngineTimeoutError
 from search.facets import FACET
+from search.listings import totals
 from search.models import SavedView
 from search.result import HitDetail
-from search.run import run, totals
+from search.run import run
 from search.saved_views import OpenableView, ViewCount, ViewRefusedError, stored_form
-from text.dates import start_label
-from text.formatting import date_text, day_label, legible, memories, number
-from text.titles import plain_title
+from text.formatting import date_text, day_label, legible, memories, number, start_label
+from text.highlight import plain_title
 from web.params import Pair
 
 # Queries that every corpus has an answer to, to look into and to save.

@@ -24,7 +24,7 @@ from memories.embedding.vectors import EmbeddedText, PendingText, binary_rows, c
 from memories.models import Corpus, EmbeddingModel
 from search.engines import knn
 from search.engines.base import Ids, VectorQuery
-from search.engines.vectors import files, writer
+from search.engines.vectors import replica, writer
 
 # The memories that a filter keeps: a share of all, or a number.
 SHARES: dict[str, float] = {"all": 1.0, "50 %": 0.5, "5 %": 0.05, "0.5 %": 0.005, "ten": 10}
@@ -78,7 +78,7 @@ def run(job: Job, chunks: int) -> Row:
     filters = list(_filters(subjects, job.options.seed))
     cases = list(product((_TOP, settings.SEARCH_SEMANTIC_LIMIT), filters))
     _, replica_seconds = timed(writer.build)
-    replica_bytes = folder_bytes(files.folder())
+    replica_bytes = folder_bytes(replica.folder())
     load_before = machine_load()
     rows: list[Row] = []
     for limit, which in progress.track(f"{_QUERIES} queries, {len(filters)} filters, twice", cases, len(cases)):

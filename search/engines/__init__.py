@@ -2,21 +2,28 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import TypeVar
 
+import psycopg
 from django.conf import settings
+from django.db import connection, transaction
 from django.utils import timezone
 
 from access.models import AuditEvent
 from access.viewer import Viewer
 from search.engines.base import Engine, EngineUnavailableError
-from search.engines.column_snapshot import ColumnSnapshot
+from search.engines.column_snapshot import ColumnSnapshot, postgres_snapshot
+from search.engines.index import store
 from search.engines.index.engine import IndexEngine
-from search.engines.index.freshness import wait_until_applied
+from search.engines.index.outbox import backlog
+from search.engines.index.store import wait_until_applied
 from search.engines.postgres import PostgresEngine
-from search.engines.postgres_columns import postgres_snapshot
+from search.engines.segment_files import DamagedError, NotReadableError
 
 # In seconds. A reader waits for changes younger than the first; an index that lags by more than the second does not
 # answer. In between it answers those who changed nothing lately.
@@ -86,3 +93,85 @@ def with_engine(ask: Callable[[Engine], T], viewer: Viewer, *, wait_for_index: b
 def read_columns(engine: Engine) -> ColumnSnapshot:
     """The columns of all memories as the engine sees them, for counts that no query narrows."""
     return engine.column_snapshot() if isinstance(engine, IndexEngine) else postgres_snapshot()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHealth:
+    """The state of the derived index: `ready`, `missing` if the database answers in its place, or `off`.
+
+    `lag_seconds` is the age of the oldest pending change, `waiting` the number of pending changes, and None for viewers
+    who may not see all projects. `left_out` are memories that cannot be indexed; None if there are none.
+    """
+
+    state: str
+    lag_seconds: float = 0.0
+    waiting: int | None = None
+    left_out: tuple[int, ...] | None = None
+
+
+def index_state() -> str:
+    if settings.SEARCH_ENGINE != "tantivy":
+        return "off"
+    try:
+        IndexEngine()
+    except EngineUnavailableError:
+        return "missing"
+    return "ready"
+
+
+def index_health(viewer: Viewer) -> IndexHealth:
+    """The health that a viewer may see: the number of changes is for viewers of all projects."""
+    state = index_state()
+    if state == "off":
+        return IndexHealth(state)
+    behind = backlog()
+    if viewer.project_ids is not None:
+        return IndexHealth(state, round(behind.seconds, 3))
+    return IndexHealth(state, round(behind.seconds, 3), behind.changes, _left_out())
+
+
+def _left_out() -> tuple[int, ...] | None:
+    with suppress(NotReadableError, DamagedError):
+        return store.read_view().manifest.unindexable or None
+    return None
+
+
+@contextmanager
+def snapshot(timeout_ms: int = 0) -> Iterator[None]:
+    """Isolate the statements of a block from concurrent writes. Statements longer than `timeout_ms` are cancelled."""
+    if connection.in_atomic_block:
+        with transaction.atomic():
+            yield
+        return
+    with _repeatable_read(), transaction.atomic():
+        settings = ["SET LOCAL jit = off"] if _jit_is_on(connection.alias) else []
+        settings += [f"SET LOCAL statement_timeout = {timeout_ms:d}"] if timeout_ms else []
+        if settings:
+            with connection.cursor() as cursor:
+                cursor.execute("; ".join(settings))
+        yield
+
+
+@contextmanager
+def _repeatable_read() -> Iterator[None]:
+    """Make transactions REPEATABLE READ and read-only when they begin, without an extra statement."""
+    connection.ensure_connection()
+    raw: psycopg.Connection[object] = connection.connection
+    with connection.wrap_database_errors:
+        raw.isolation_level, raw.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
+    try:
+        yield
+    finally:
+        if connection.connection is not raw:
+            # The connection went back to the pool, where its settings must not affect others.
+            raw.close()
+        elif not raw.closed:
+            raw.isolation_level = raw.read_only = None
+
+
+@cache
+def _jit_is_on(alias: str) -> bool:
+    """Whether the server uses JIT compilation, which takes longer than the statements of facets."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW jit")
+        return bool(cursor.fetchone() == ("on",))

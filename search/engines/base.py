@@ -17,6 +17,14 @@ from search.histogram import DayCounts, Numbers
 from search.query import Sort
 from text.query_syntax import TextQuery
 
+LARGE = 1_000_000
+
+
+def is_large(memories: int) -> bool:
+    """Whether numbers of this many memories may be older than the latest change."""
+    return memories > LARGE
+
+
 Value = int | str
 Ids = npt.NDArray[np.int64]
 Similarities = npt.NDArray[np.float32]

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search.engines.base import Ids, Neighbours, Similarities, VectorQuery
-from search.engines.vectors import change_log, pgvector, replica
+from search.engines.vectors import pgvector, replica
 from search.engines.vectors.replica import Replica
 from web.cache import RevisionCache
 
@@ -278,7 +278,7 @@ def _key(meaning: VectorQuery, vectors: Vectors, chunks: int) -> _Key:
 
 def vectors_now(meaning: VectorQuery, replicated: bool) -> Vectors:
     """Where the vectors are to be read in this transaction."""
-    found, now = replica.serving_replica(meaning.model_id) if replicated else (None, change_log.change_state())
+    found, now = replica.serving_replica(meaning.model_id) if replicated else (None, pgvector.change_state())
     if found is None or found.manifest.dimensions != len(_vector(meaning)):
         return Vectors(now.chunks, now.revision, _SCAN_COST, _BY_ID_COST)
     changed = now.changed() if now.changes else None

@@ -1,4 +1,7 @@
-"""SQL conditions of the Postgres engine: an EngineQuery over the table `m`, every value a named parameter."""
+"""An EngineQuery, and the words of a text for lists that are no searches, as SQL conditions over the table `m`.
+
+Every value is a named parameter.
+"""
 
 import itertools
 import math
@@ -7,14 +10,16 @@ from datetime import tzinfo
 from typing import Any
 
 import numpy as np
+from django.db.models import BooleanField, F, Func, Q
+from django.db.models import Value as Bound
 
+from memories.models import Project
 from search.area import INSIDE, OUTLINE, Area
-from search.engines import validity
 from search.engines.base import EngineQuery, FacetRequest, Filter, Ids, Value
 from search.facets import FACET, FacetKind, FacetSpec
 from text.analysis import FIELD_WEIGHTS, Pattern, quote_term
-from text.dates import repeated_evenings
-from text.query_syntax import Alternative, TextQuery
+from text.formatting import repeated_evenings
+from text.query_syntax import Alternative, TextQuery, parse_text
 from web.distribution import is_distributed
 
 # Above this many combinations, "k of n words" becomes a sum over the words instead of one tsquery.
@@ -50,7 +55,7 @@ _RECALLED = """EXISTS (
 
 
 def local_day(sql: "Sql", zone: tzinfo) -> str:
-    """The day in which a memory was created, as `text.dates.local_day` has it."""
+    """The day in which a memory was created, as `text.formatting.local_day` has it."""
     apart = "".join(
         f" WHEN m.created_at >= {sql.bind(first)} AND m.created_at < {sql.bind(second)} THEN {sql.bind(day)}::date"
         for day, first, second in repeated_evenings(zone)
@@ -110,7 +115,7 @@ class Sql:
             # memory_updated_idx
             conditions.append(f"m.updated_at >= {self.bind(plan.updated_from)}")
         if plan.as_of is not None:
-            conditions.append(validity.valid_at(self.bind(plan.as_of), distributed=is_distributed()))
+            conditions.append(valid_at(self.bind(plan.as_of), distributed=is_distributed()))
         if plan.area is not None:
             conditions.append(self._in_area(plan.area))
         if plan.recalled_from is not None:
@@ -311,3 +316,69 @@ def drops_includes(plan: EngineQuery, key: str) -> bool:
 
 def _cast(value: Value, cast: str) -> Value:
     return int(value) if cast == "int" else str(value)
+
+
+# When a memory was valid: from `SINCE` to before `UNTIL`, which is null while it still is. One that is neither active
+# nor proposed was valid until the one that superseded it was created or, without one, until its own last change.
+SINCE = "coalesce(m.valid_from, m.created_at)"
+# The successor is found by its primary key.
+_SUCCEEDED = "(SELECT s.created_at FROM memories_memory s WHERE s.id = m.superseded_by_id)"
+_RETIRED = f"CASE WHEN m.state NOT IN ('active', 'proposed') THEN coalesce({_SUCCEEDED}, m.updated_at) END"
+UNTIL = f"least(m.valid_to, {_RETIRED})"
+
+# Shards do not see each other's memories: there the successors are read first, those that were created by then and
+# those that were not.
+_SUCCESSORS = """(SELECT s.id FROM memories_memory s WHERE s.created_at {comparison} {then} AND s.id IN (
+  SELECT superseded.superseded_by_id FROM memories_memory superseded WHERE superseded.superseded_by_id IS NOT NULL))"""
+
+
+def valid_at(then: str, *, distributed: bool) -> str:
+    """The condition that a memory was valid at a moment, given as a bound parameter."""
+    if not distributed:
+        return f"{SINCE} < {then} AND ({UNTIL} >= {then}) IS NOT FALSE"
+    later = _SUCCESSORS.format(comparison=">=", then=then)
+    earlier = _SUCCESSORS.format(comparison="<", then=then)
+    return (
+        f"{SINCE} < {then} AND (m.valid_to >= {then}) IS NOT FALSE AND (m.state IN ('active', 'proposed')"
+        f" OR (m.superseded_by_id IN {later}) IS TRUE"
+        f" OR (m.updated_at >= {then} AND (m.superseded_by_id IN {earlier}) IS NOT TRUE))"
+    )
+
+
+class TermsMatch(Func):
+    """Whether terms match a tsquery. Uses memory_terms_gin."""
+
+    template = "(%(expressions)s::tsquery)"
+    arg_joiner = " @@ "
+    output_field = BooleanField()
+
+
+def has_words(text: str) -> Q:
+    """A condition for memories with all words of a text, or of one of its alternatives, and with none that it excludes.
+
+    In the language of any project; empty without words to look for.
+    """
+    found = Q()
+    for language in Project.objects.order_by().values_list("language", flat=True).distinct():
+        words = parse_text(text, language)
+        if words.positive:
+            found |= Q(TermsMatch(F("terms"), Bound(_all_of(words))))
+    # A word is excluded in the spelling of every language.
+    return found & ~excluded if found and (excluded := has_excluded_words(text)) else found
+
+
+def has_excluded_words(text: str) -> Q:
+    """A condition for memories with any word that a text excludes, in the language of any project; empty without."""
+    found = Q()
+    for language in Project.objects.order_by().values_list("language", flat=True).distinct():
+        if excluded := parse_text(text, language).excluded:
+            found |= Q(TermsMatch(F("terms"), Bound(" | ".join(f"({tsquery(one)})" for one in excluded))))
+    return found
+
+
+def _all_of(words: TextQuery) -> str:
+    parts = [tsquery(pattern) for pattern in words.required]
+    if words.groups:
+        groups = (" & ".join(f"({tsquery(one)})" for one in (*group.phrases, *group.words)) for group in words.groups)
+        parts.append(" | ".join(f"({group})" for group in groups))
+    return " & ".join(f"({part})" for part in parts)

@@ -22,8 +22,7 @@ from search.plan import ResolvedQuery
 from search.query import Sort
 from search.ranking import Ranked
 from search.result import Hit
-from search.unified.fusion import Candidate, FoldedGroup, Key, Origin
-from search.unified.legs import TERM_KINDS, ResultKind, Way
+from search.unified.legs import TERM_KINDS, Candidate, FoldedGroup, Key, Origin, ResultKind, Way
 from search.unified.vocabulary import LegHit, evidence_of, filtered
 from text.analysis import Pattern
 from text.formatting import ordinal, plural

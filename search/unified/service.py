@@ -17,20 +17,33 @@ from access.viewer import Viewer
 from categories.local_texts import as_array, as_projects
 from categories.paths import fold_name
 from categories.searched_terms import RELATIONSHIPS
-from search.engines import with_engine
+from search.engines import snapshot, with_engine
 from search.engines.base import Engine, EngineQuery, Filter
 from search.facet_counts import value_terms
 from search.facets import FACET, HIDDEN_STATES
-from search.meaning import not_ready_warning
-from search.plan import ResolvedQuery, resolve_query
+from search.plan import ResolvedQuery, not_ready_warning, resolve_query
 from search.query import Mode, SearchQuery
-from search.ranking import Boosts, Ranked, RankWeights, below_successors
-from search.relevance import boosts_of, successors_of
+from search.ranking import Boosts, Ranked, RankWeights, below_successors, boosts_of, successors_of
 from search.result import HitDetail, SearchResult, SearchWarning, page_warnings, pages_of
 from search.run import run
-from search.snapshots import snapshot
-from search.unified.fusion import WINDOW, Candidate, FoldedGroup, Key, Origin, Terms, fold, fuse, rerank
-from search.unified.legs import TABLES, TERM_KINDS, LegAnswer, LegState, ResultKind, RunningLegs, Way
+from search.unified.legs import (
+    TABLES,
+    TERM_KINDS,
+    WINDOW,
+    Candidate,
+    FoldedGroup,
+    Key,
+    LegAnswer,
+    LegState,
+    Origin,
+    ResultKind,
+    RunningLegs,
+    Terms,
+    Way,
+    fold,
+    fuse,
+    rerank,
+)
 from search.unified.questions import Fit, is_question
 from search.unified.rows import PageContext, UnifiedHit, read_page
 from search.unified.vocabulary import (

@@ -14,7 +14,7 @@ from django.db import connection
 
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, RELATIONSHIPS, SearchableTable
 from categories.text_projects import READABLE_TERMS, READABLE_TEXTS
-from memories.embedding.progress import EmbeddedShare, vocabulary_progress
+from memories.embedding.vectors import EmbeddedShare, vocabulary_progress
 from memories.embedding.vocabulary import literal
 from memories.models import Project
 from search.engines.base import Engine, EngineQuery, FacetRequest, VectorQuery

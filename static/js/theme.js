@@ -4,15 +4,19 @@
   const root = document.documentElement;
   root.classList.add("js");
 
-  const read = (name) => document.cookie.split("; ").find((pair) => pair.startsWith(`${name}=`))?.slice(name.length + 1);
+  const read = (name) =>
+    document.cookie
+      .split("; ")
+      .find((pair) => pair.startsWith(`${name}=`))
+      ?.slice(name.length + 1);
   const keep = (name, value) => {
     const age = value ? 31536000 : 0;
     document.cookie = `${name}=${value}; path=/; max-age=${age}; samesite=lax`;
   };
 
   // The pages of the admin are rendered without it.
-  const theme = read("theme");
-  if (theme === "light" || theme === "dark") root.dataset.theme = theme;
+  const chosen = read("theme");
+  if (chosen === "light" || chosen === "dark") root.dataset.theme = chosen;
 
   // After the first paint: the first look at the time zone takes a browser as long as many a page.
   addEventListener("load", () => {
@@ -31,7 +35,7 @@
     if (!button) return;
     const name = button.querySelector("[data-theme-name]");
     if (name) name.textContent = names[theme];
-    else button.setAttribute("aria-label", button.title = `Theme: ${names[theme]}`);
+    else button.setAttribute("aria-label", (button.title = `Theme: ${names[theme]}`));
   };
 
   document.addEventListener("click", (event) => {

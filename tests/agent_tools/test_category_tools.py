@@ -11,7 +11,7 @@ from agent_tools.catalogue import TOOL
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from tests.agent_tools.conftest import key_for
-from text.tokens import estimated_tokens
+from text.formatting import estimated_tokens
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,7 @@ import toon_format
 
 from agent_tools.rendering import OneLine, OutputOptions, encode, render_rows, render_tables
 from tests.agent_tools.tokens import tokens
-from text.tokens import estimated_tokens
+from text.formatting import estimated_tokens
 
 
 def rows(n, **more):

@@ -9,7 +9,7 @@ from explorer.sessions.context import ContextRequest, session_context
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from text.tokens import estimated_tokens
+from text.formatting import estimated_tokens
 from web.params import QueryError
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ from access.viewer import command_viewer
 from memories.embedding import query as embeddings
 from memories.models import Memory
 from memories.recalls import store_now
-from search.relevance import boosts_of
+from search.ranking import boosts_of
 from search.unified import legs
 from tests.unified_corpus import AtOnce
 from tests.vectors import MODEL, embed_everything

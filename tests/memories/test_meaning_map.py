@@ -5,12 +5,10 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from access.viewer import command_viewer
+from memories import meaning_map
+from memories import meaning_map as keeping
 from memories.embedding import vectors
-from memories.meaning_map import keeper as keeping
-from memories.meaning_map import layout
-from memories.meaning_map.keeper import MapKeeper
-from memories.meaning_map.layout import MOST, LayoutStoppedError, place
-from memories.meaning_map.places import current_layout
+from memories.meaning_map import MOST, LayoutStoppedError, MapKeeper, current_layout, place
 from memories.models import MapLayout, MapPlace, Memory
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_update
@@ -66,7 +64,7 @@ def test_places_do_not_depend_on_how_many_are_placed_at_once(monkeypatch):
     some = np.random.default_rng(5).normal(size=(60, 8)).astype(np.float32)
     anchors, points = some[:40], np.arange(80).reshape(40, 2) * 700
     whole = place(some[40:], anchors, points, np.arange(20))
-    monkeypatch.setattr(layout, "_COMPARED", 3)
+    monkeypatch.setattr(meaning_map, "_COMPARED", 3)
     assert place(some[40:], anchors, points, np.arange(20)).tolist() == whole.tolist()
 
 

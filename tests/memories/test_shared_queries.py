@@ -14,7 +14,7 @@ from memories.embedding.shared import Models, RemoteQueries, SharedQueries, offe
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search.near_duplicates import near_duplicates
+from search.similar import near_duplicates
 from tests.embedding import embed_all
 
 SOURCE = "hashed-words"

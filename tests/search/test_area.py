@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from access.viewer import Viewer
-from memories.meaning_map.places import Embedded, layout_store, places_write
+from memories.meaning_map import Embedded, layout_store, places_write
 from memories.models import MapLayout, Memory, Project
 from search.area import MOST, check_area
 from search.facets import STATES

@@ -18,7 +18,7 @@ from search.histogram import bar_edges, bucket_end, bucket_start, build_histogra
 from search.query import Interval, SearchQuery
 from search.run import run
 from tests.search.conftest import EVERY_COUNT
-from text.dates import check_date, local_day, zone_names
+from text.formatting import check_date, local_day, zone_names
 
 pytestmark = EVERY_COUNT
 

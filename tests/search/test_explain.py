@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from search.explain import explain
+from search.hits import explain
 from search.ranking import Boosts, Ranked, ScoreParts
 from search.result import FieldMatch
 from tests.explorer.contexts import hit, query_of

@@ -13,9 +13,10 @@ from access.viewer import command_viewer
 from memories.models import Memory
 from search.engines.index import follower, store
 from search.engines.index.check import compare
+from search.listings import facet_page
 from search.query import SearchQuery
 from search.result import FacetListing
-from search.run import facet_page, run
+from search.run import run
 from tests.html import html_of
 
 NOT_READY = "The search index is not ready yet. These results come from the database: exact, but slower."

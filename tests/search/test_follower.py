@@ -10,12 +10,12 @@ from django.db import connection
 
 from access.viewer import command_viewer
 from memories.models import Memory
-from search.engines import crash_points, engine_named, segment_store
-from search.engines.array_files import arrays_verify
-from search.engines.index import check, follower, outbox, store, transactions
+from search.engines import engine_named, segment_files
+from search.engines.index import check, follower, outbox, store
 from search.engines.index.check import compare
 from search.engines.index.engine import IndexEngine
 from search.engines.index.segments import Dictionary, IndexRow, Segment, SegmentBuilder, merge_segments
+from search.engines.segment_files import arrays_verify
 from search.query import SearchQuery
 from search.run import run
 from tests.killed import run_until
@@ -123,7 +123,7 @@ def test_a_reader_never_sees_half_a_batch(tantivy, tmp_path, monkeypatch):
         seen.append((step, result.total, result.engine, {f.key: f.values for f in result.facets} if step else {}))
 
     change_much()
-    monkeypatch.setattr(crash_points, "reached", look)
+    monkeypatch.setattr(segment_files, "reached", look)
     follower.catch_up()
     monkeypatch.undo()
     totals = {step: (total, engine) for step, total, engine, _ in seen}
@@ -139,7 +139,7 @@ def test_what_changes_while_an_index_is_made_is_taken_in_afterwards(db, tantivy,
         if step == "generation made":
             Memory.objects.filter(external_id="t1").update(memory_type="changed")
 
-    monkeypatch.setattr(crash_points, "reached", reached)
+    monkeypatch.setattr(segment_files, "reached", reached)
     follower.catch_up()
     assert_true_to_the_database()
 
@@ -155,14 +155,14 @@ def other_follower():
     """Another session that follows this database, as a process on another machine does."""
     # Not from the pool, whose connections commit each statement, which would release the lock.
     with connection.Database.connect(**connection.get_connection_params()) as other:
-        other.execute("SELECT pg_advisory_xact_lock(%s)", [transactions.FOLLOW_LOCK])
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [store.FOLLOW_LOCK])
         yield other
 
 
 def test_one_process_follows_a_database(db, tantivy, tmp_path, monkeypatch):
     load(tmp_path)
-    monkeypatch.setattr(transactions, "FOLLOW_LOCK_TIMEOUT", "10ms")
-    with other_follower(), pytest.raises(transactions.FollowedElsewhereError):
+    monkeypatch.setattr(store, "FOLLOW_LOCK_TIMEOUT", "10ms")
+    with other_follower(), pytest.raises(store.FollowedElsewhereError):
         follower.catch_up()
     follower.catch_up()
     assert compare().agrees
@@ -211,7 +211,7 @@ def test_compare_names_what_differs(db, tantivy, tmp_path):
 
 
 def test_mostly_deleted_docs_are_left_behind(db, tantivy, tmp_path, monkeypatch):
-    monkeypatch.setattr(segment_store, "_MIN_ROWS", 10)
+    monkeypatch.setattr(segment_files, "_MIN_ROWS", 10)
     load(tmp_path)
     follower.catch_up()
     for round_ in range(3):
@@ -395,7 +395,7 @@ def test_words_whose_manifest_is_about_to_come_are_no_difference(tantivy, tmp_pa
             assert compared.wait(20)
 
     monkeypatch.setattr(check, "_is_settled", settled)
-    monkeypatch.setattr(crash_points, "reached", reached)
+    monkeypatch.setattr(segment_files, "reached", reached)
     follower.catch_up()
     comparing.join()
     assert found[0].agrees

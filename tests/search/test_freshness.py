@@ -17,10 +17,10 @@ from memories.records import MemoryRecord
 from memories.services import memory_create
 from memories.storage import outbox_stamp
 from search import engines
-from search.engines import crash_points
+from search.engines import segment_files
 from search.engines.index import follower as indexer
-from search.engines.index import freshness, outbox, store
-from search.engines.segment_store import replace_file
+from search.engines.index import outbox, store
+from search.engines.segment_files import replace_file
 from search.query import SearchQuery
 from search.run import run
 from tests.search.indexed import follower, load
@@ -44,7 +44,7 @@ def _kept(indexed, monkeypatch):
     stopped.set()
     while thread.is_alive():
         # It may have checked whether to stop, and not begun to wait yet.
-        freshness.notify_writer()
+        store.notify_writer()
         thread.join(0.1)
 
 
@@ -52,7 +52,7 @@ def _kept(indexed, monkeypatch):
 def _no_waiting(monkeypatch):
     """Fail when a reader sleeps between two looks."""
     monkeypatch.setattr(engines, "_MAX_WAIT", 3_600.0)
-    monkeypatch.setattr(freshness, "_LOOK_SECONDS", None)
+    monkeypatch.setattr(store, "_LOOK_SECONDS", None)
 
 
 def found(word):
@@ -136,11 +136,11 @@ def test_changes_of_a_long_transaction_with_savepoints_are_as_old_as_its_end():
 @pytest.mark.usefixtures("indexed")
 def test_nobody_is_waited_for_longer_than_said(monkeypatch):
     looks = []
-    monkeypatch.setattr(freshness.time, "sleep", looks.append)
-    monkeypatch.setattr(freshness.time, "monotonic", lambda: sum(looks))
+    monkeypatch.setattr(store.time, "sleep", looks.append)
+    monkeypatch.setattr(store.time, "monotonic", lambda: sum(looks))
     store_one("samovar")
-    freshness.wait_until_applied(1.0)
-    assert 1.0 <= sum(looks) < 1.0 + freshness._LONGEST_LOOK_SECONDS
+    store.wait_until_applied(1.0)
+    assert 1.0 <= sum(looks) < 1.0 + store._LONGEST_LOOK_SECONDS
     assert looks == sorted(looks)
 
 
@@ -179,7 +179,7 @@ def test_changes_that_come_later_are_not_waited_for(monkeypatch):
     indexer.catch_up()
     store_one("percolator")
     monkeypatch.setattr(outbox, "newest", lambda: last)
-    freshness.wait_until_applied(60.0)
+    store.wait_until_applied(60.0)
     assert OutboxEntry.objects.get().pk > last
 
 
@@ -196,7 +196,7 @@ def test_a_view_of_before_is_not_up_to_date_while_the_writer_replaces_the_manife
             seen.append(store.is_newest(store.read_view()))
 
     manifest = (store.current_generation() / "manifest").read_text()
-    monkeypatch.setattr(crash_points, "reached", look)
+    monkeypatch.setattr(segment_files, "reached", look)
     indexer.catch_up()
     assert seen == [False]
     assert store.is_newest(store.read_view())
@@ -214,7 +214,7 @@ def test_what_is_taken_in_while_an_engine_is_made_is_not_missed(monkeypatch):
             return read()
         monkeypatch.setattr(outbox, "follow_state", read)
         store_one("samovar")
-        freshness.wait_until_applied(60.0)
+        store.wait_until_applied(60.0)
         # This process has not seen yet that there is something new.
         return read()
 
@@ -232,7 +232,7 @@ def test_how_long_was_waited_is_told_once(monkeypatch):
 
 @pytest.mark.usefixtures("indexed")
 def test_a_database_that_takes_no_calls_answers_all_the_same(monkeypatch):
-    monkeypatch.setattr(freshness, "_CHANNEL", "no channel")
+    monkeypatch.setattr(store, "_CHANNEL", "no channel")
     monkeypatch.setattr(engines, "_MAX_WAIT", 0.2)
     store_one("samovar")
     assert found("samovar") == 1
@@ -240,10 +240,10 @@ def test_a_database_that_takes_no_calls_answers_all_the_same(monkeypatch):
 
 @pytest.mark.usefixtures("indexed")
 def test_a_connection_that_is_given_back_hears_no_calls():
-    with freshness.listening():
-        freshness.notify_writer()
-        freshness.wait_for_notification(600.0)
-    freshness.notify_writer()
+    with store.listening():
+        store.notify_writer()
+        store.wait_for_notification(600.0)
+    store.notify_writer()
     assert list(connection.connection.notifies(timeout=0)) == []
 
 
@@ -251,7 +251,7 @@ def test_a_connection_that_is_given_back_hears_no_calls():
 def test_an_index_that_is_gone_is_not_waited_for(tantivy, monkeypatch):
     (tantivy / "current").unlink()
     monkeypatch.setattr(outbox, "newest", lambda: 1)
-    freshness.wait_until_applied(60.0)
+    store.wait_until_applied(60.0)
     assert run(SearchQuery(), command_viewer()).engine == "postgres"
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from search.ranking import Boosts, RankWeights
-from search.unified.fusion import Candidate, Origin, Terms, fold, fuse, rerank
-from search.unified.legs import LegAnswer, LegState, ResultKind, Way
+from search.unified.legs import Candidate, LegAnswer, LegState, Origin, ResultKind, Terms, Way, fold, fuse, rerank
 from search.unified.vocabulary import LegHit
 
 MEMORY, ENTITY, RELATIONSHIP = ResultKind.MEMORY, ResultKind.ENTITY, ResultKind.RELATIONSHIP
@@ -165,7 +164,7 @@ def test_a_relationship_is_folded_into_its_evidence_unless_its_fact_says_more(fa
 
 
 def test_what_is_beyond_the_window_stays_as_it_is(monkeypatch):
-    monkeypatch.setattr("search.unified.fusion.WINDOW", 1)
+    monkeypatch.setattr("search.unified.legs.WINDOW", 1)
     said = {(MEMORY, pk): words(TWENTY) for pk in (1, 2)}
     assert groups([candidate(MEMORY, 1, 0.9), candidate(MEMORY, 2, 0.8)], said) == [
         ((MEMORY, 1), []),

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from access.viewer import Viewer
 from memories.models import Project
-from search.histogram_split import SPLIT_KEYS
 from search.query import SearchQuery
-from search.run import run
+from search.run import SPLIT_KEYS, run
 from tests.search.conftest import EVERY_COUNT
 from tests.search.queries import queries
 

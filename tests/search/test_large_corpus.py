@@ -10,7 +10,7 @@ from memories.records import MemoryRecord
 from memories.services import memory_create
 from search import baseline_counts
 from search.baseline_counts import EveryCount, ValueTable
-from search.engines import large_corpus, postgres_columns
+from search.engines import base, column_snapshot
 from search.engines.base import FacetCounts, ValueCount
 from search.query import SearchQuery
 from search.run import run
@@ -28,7 +28,7 @@ def engine(settings):
 def served_for_long(monkeypatch):
     """However quickly something is read, it may be served for a while."""
     monkeypatch.setattr(baseline_counts.cache, "_SHARE", 1_000_000)
-    monkeypatch.setattr(postgres_columns._passes, "_SHARE", 1_000_000)
+    monkeypatch.setattr(column_snapshot._passes, "_SHARE", 1_000_000)
 
 
 def store(content, project="garden"):
@@ -52,7 +52,7 @@ def test_up_to_a_million_memories_every_count_is_that_of_now(engine, served_for_
 
 
 def test_above_it_counts_of_all_may_be_older_and_the_answer_says_of_what_time(engine, served_for_long, monkeypatch):
-    monkeypatch.setattr(large_corpus, "LARGE", 1)
+    monkeypatch.setattr(base, "LARGE", 1)
     store("moss")
     store("fern")
     assert counted() == (2, 2, 2, [])
@@ -67,7 +67,7 @@ def test_above_it_counts_of_all_may_be_older_and_the_answer_says_of_what_time(en
 
 
 def test_older_counts_are_those_of_the_projects_of_a_viewer(engine, served_for_long, monkeypatch):
-    monkeypatch.setattr(large_corpus, "LARGE", 1)
+    monkeypatch.setattr(base, "LARGE", 1)
     for content in ("moss", "fern"):
         store(content)
         store(content, "cellar")
@@ -79,7 +79,7 @@ def test_older_counts_are_those_of_the_projects_of_a_viewer(engine, served_for_l
 
 
 def test_above_it_numbers_of_categories_may_be_older_too(engine, served_for_long, monkeypatch):
-    monkeypatch.setattr(large_corpus, "LARGE", 1)
+    monkeypatch.setattr(base, "LARGE", 1)
     store("moss")
     store("fern")
 
@@ -90,7 +90,7 @@ def test_above_it_numbers_of_categories_may_be_older_too(engine, served_for_long
     assert listed() == (2, [])
     store("ivy")
     assert listed() == (2, ["counts"])
-    monkeypatch.setattr(large_corpus, "LARGE", 1_000_000)
+    monkeypatch.setattr(base, "LARGE", 1_000_000)
     assert listed() == (3, [])
 
 

@@ -7,7 +7,7 @@ import pytest
 from memories.embedding.chunking import embedded_text
 from memories.embedding.models import load_embedder
 from memories.records import derived_title
-from search.near_duplicates import _LEAST_SIMILARITY
+from search.similar import _LEAST_SIMILARITY
 from tests.search.near_pairs import OTHER, SAME
 
 pytestmark = pytest.mark.skipif(

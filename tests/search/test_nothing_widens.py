@@ -16,13 +16,13 @@ from curation.queries import matching_ids
 from explorer.page_query import PageQuery
 from search.compare import compare
 from search.facets import FACET, FacetKind
-from search.matching import found_ids
+from search.listings import date_histograms, facet_page, found_ids, totals
 from search.matrix import MatrixRequest, matrix
 from search.models import SavedView
 from search.plan import UnknownExclusionError
 from search.query import VIEW, Mode, SearchQuery
 from search.result import FacetListing
-from search.run import date_histograms, facet_page, run, totals
+from search.run import run
 from search.saved_views import count_views, openable_views, query_of
 from search.slices import CompareRequest, read_comparison
 from search.timeline import TimelineRequest, timeline

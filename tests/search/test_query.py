@@ -10,7 +10,7 @@ from explorer.explore.timeline_api import ViewRequest
 from search.facets import FACETS
 from search.query import ALIASES, Mode, SearchQuery, Sort
 from search.timeline import TimelineRequest
-from text.dates import since_span, span_label
+from text.formatting import since_span, span_label
 from web.params import QueryError
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.conf import settings
 
-from search import ranking, relevance, why_not
+from search import ranking, why_not
 
 TEXT = (settings.BASE_DIR / "docs" / "ranking.md").read_text()
 SETTINGS = (settings.BASE_DIR / "config" / "settings.py").read_text()
@@ -22,7 +22,7 @@ def test_every_setting_of_the_order_is_named_and_no_other():
     [
         pytest.param(ranking.WINDOW, "The first 200 candidates are boosted", id="window"),
         pytest.param(ranking.WORD_CANDIDATES, "the 1,000 best keyword matches", id="candidates"),
-        pytest.param(relevance._HALF_LIFE, "halves every 180 days", id="half-life"),
+        pytest.param(ranking._HALF_LIFE, "halves every 180 days", id="half-life"),
         pytest.param(settings.SEARCH_SEMANTIC_WEIGHT, "relevance = 0.6 · semantic", id="fusion"),
         pytest.param(ranking.COMPARED, "The first 30 candidates are compared", id="compared"),
         pytest.param(ranking.NEIGHBOURS, "the 12 others among them", id="neighbours"),

@@ -17,9 +17,10 @@ from search.engines import match_counts, with_engine
 from search.engines.base import EngineQuery, Filter
 from search.engines.index.engine import IndexEngine
 from search.engines.postgres import PostgresEngine
+from search.listings import facet_page
 from search.query import SearchQuery, Sort
 from search.result import FacetListing, HitDetail
-from search.run import facet_page, run
+from search.run import run
 from tests.search.conftest import EVERY_COUNT
 from tests.search.queries import EVERYTHING, facet
 

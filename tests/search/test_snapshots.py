@@ -4,7 +4,7 @@ import pytest
 from django.db import InternalError, OperationalError, connection, transaction
 
 from memories.models import Project
-from search.snapshots import _jit_is_on, snapshot
+from search.engines import _jit_is_on, snapshot
 
 
 def setting(name):

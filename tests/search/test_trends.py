@@ -4,9 +4,9 @@ from access.viewer import Viewer
 from categories.models import Category
 from memories.models import Project
 from search.engines import with_engine
+from search.listings import trends
 from search.query import SearchQuery
 from search.run import run
-from search.trends import trends
 from tests.search.conftest import BOTH_ENGINES
 
 pytestmark = BOTH_ENGINES

@@ -237,7 +237,7 @@ def test_a_viewer_of_some_projects_reads_the_share_of_what_they_see(yard, miller
 
 
 def test_more_rows_without_vectors_than_are_listed_are_not_taken_for_none(yard, miller, monkeypatch):
-    monkeypatch.setattr("memories.embedding.progress._PENDING_IDS", 1)
+    monkeypatch.setattr("memories.embedding.vectors._PENDING_IDS", 1)
     vault = replace(miller, project_ids=frozenset(Project.objects.filter(slug="vault").values_list("pk", flat=True)))
     store("mill", "Alone at noon", "solitude", "Works")
     embed_all()

@@ -3,7 +3,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from text.dates import check_start, start_label, start_of
+from text.formatting import check_start, start_label, start_of
 
 NOW = datetime(2026, 3, 11, 22, 30, tzinfo=UTC)
 

@@ -3,8 +3,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from text.dates import zone_names
-from text.formatting import day_label, local_time, moment_label
+from text.formatting import day_label, local_time, moment_label, zone_names
 
 FIRST = datetime(1, 1, 1, tzinfo=UTC)
 LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from text.highlight import MarkedText
-from text.titles import plain_parts, plain_title
+from text.highlight import MarkedText, plain_parts, plain_title
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""Style sheets and scripts that a page loads as one file."""
+"""Style sheets that a page loads as one file, and scripts that import others."""
 
+import json
 import re
 from pathlib import Path
 
@@ -25,9 +26,19 @@ def test_a_bundle_has_the_text_of_its_parts_in_their_order(folder, bundle):
     assert {Path(bundle).suffix} == {Path(part).suffix for part in BUNDLES[bundle]}
 
 
-def test_bundles_are_collected_with_the_other_static_files(folder):
+def test_bundles_are_collected_and_scripts_import_each_other_by_names_with_a_hash(folder, settings):
+    settings.STORAGES = settings.REAL_STORAGES
     call_command("collectstatic", interactive=False, verbosity=0)
     assert {path for path in BUNDLES if (folder / "static" / path).is_file()} == set(BUNDLES)
+    names = json.loads((folder / "static" / "staticfiles.json").read_text())["paths"]
+    imported = set()
+    for script in (folder / "static" / "js").rglob("*.js"):
+        source = str(script.relative_to(folder / "static"))
+        if source in names.values():
+            found = re.findall(r'^(?:import|.*\bfrom)\s*"(\.[^"]+)"', script.read_text(), re.MULTILINE)
+            imported |= {str((script.parent / one).resolve().relative_to(folder / "static")) for one in found}
+    assert {names["js/explore.js"], names["js/swap.js"], names["js/map/tile.js"]} <= imported
+    assert imported <= set(names.values())
 
 
 def test_the_explore_page_loads_no_file_that_is_in_its_bundles():

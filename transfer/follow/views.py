@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 from explorer.history.page import compare
 from explorer.http import PageRequest, page_response, page_viewer
 from text.formatting import day_label
-from text.titles import plain_title
+from text.highlight import plain_title
 from transfer.follow.page import followed_line
 from transfer.follow.process import is_followed_now
 from transfer.follow.queries import conflicts_read, newest_read, readings_read

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from text.titles import heading_text
+from text.highlight import heading_text
 
 # Up to this many characters a document is whole; the parts of others have up to `PART`, or are a single page.
 WHOLE = 20_000

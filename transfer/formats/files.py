@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from text.titles import plain_title
+from text.highlight import plain_title
 from transfer.formats.export import PIECE, Line, Lines, Remembered, json_bytes
 
 _COLUMNS = (

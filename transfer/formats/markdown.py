@@ -22,7 +22,7 @@ from urllib.parse import unquote
 
 from categories.paths import MAX_DEPTH
 from memories.records import MAX_CONTENT, MAX_LIST, MAX_TAG
-from text.titles import first_heading, heading_text
+from text.highlight import first_heading, heading_text
 from transfer.formats.base import (
     ImportFailedError,
     NotReadableError,

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from text.titles import plain_title
+from text.highlight import plain_title
 from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord, read_guarded
 from transfer.formats.drafts import Draft, listed, plain_text
 from transfer.formats.export import Line, Lines, Remembered, Waiting, json_bytes, own_title

@@ -13,7 +13,7 @@ from django.utils import timezone
 from access.keys import MAX_PER_MINUTE, NewKey, live_keys, make_key
 from access.viewer import SCOPES, command_viewer
 from memories.models import Project
-from text.dates import since_span
+from text.formatting import since_span
 from web.command_line import local_command
 from web.serving import running_site, site_address
 

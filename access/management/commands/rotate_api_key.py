@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from access.keys import GRACE, rotate_key
 from access.management.commands.revoke_api_key import named_key
 from access.viewer import command_viewer
-from text.dates import since_span
+from text.formatting import since_span
 from web.command_line import local_command
 
 

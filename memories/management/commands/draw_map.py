@@ -4,8 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from memories.meaning_map.keeper import NOT_INSTALLED, MapKeeper, can_draw
-from memories.meaning_map.places import current_layout
+from memories.meaning_map import NOT_INSTALLED, MapKeeper, can_draw, current_layout
 from text.formatting import memories
 
 

@@ -20,8 +20,7 @@ from memories.embedding.models import EmbedderUnavailableError, model_name
 from memories.embedding.shared import Models, offer
 from memories.embedding.vectors import WrongDimensionsError
 from memories.embedding.worker import Worker
-from memories.meaning_map.keeper import MapKeeper, can_draw
-from memories.meaning_map.layout import LayoutStoppedError
+from memories.meaning_map import LayoutStoppedError, MapKeeper, can_draw
 from memories.models import EmbeddingModel
 from text.formatting import memories, plural
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from pyroaring import BitMap
 
-from search.engines.array_files import Array, Mask
+from search.engines.segment_files import Array, Mask
 
 # The number of rows that fit into the cache of a core.
 _STRETCH = 1 << 17

@@ -7,12 +7,10 @@ from pathlib import Path
 import numpy as np
 import tantivy
 
-from search.engines.array_files import DamagedError, arrays_verify
 from search.engines.index import outbox, store, words
 from search.engines.index.segments import Segment, stream_digests
-from search.engines.index.store import Manifest
-from search.engines.index.transactions import read_snapshot
-from search.engines.segment_store import read_live
+from search.engines.index.store import Manifest, read_snapshot
+from search.engines.segment_files import DamagedError, arrays_verify, read_live
 
 # How long to wait for the manifest of words that are committed.
 _COMMIT_SECONDS = 10.0

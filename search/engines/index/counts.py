@@ -10,7 +10,6 @@ from typing import Protocol
 import numpy as np
 from pyroaring import BitMap
 
-from search.engines.array_files import Array, Mask
 from search.engines.base import (
     BUCKET_DAYS,
     EngineQuery,
@@ -26,6 +25,7 @@ from search.engines.index.bitmaps import BitmapSegment, bitmap_of
 from search.engines.index.match import MatchMasks
 from search.engines.index.segments import MULTIPLE, QUARTER, SCALARS, Segment
 from search.engines.index.store import View, by_segment, codes_of, column_of, values_at
+from search.engines.segment_files import Array, Mask
 from search.facets import FACET, FacetKind
 from search.histogram import DayCounts
 
@@ -238,7 +238,7 @@ class FacetCounter:
     def _counter(self, column: str, mask: Mask) -> CodeCounts:
         hits = self._matches.count(mask)
         if not _WORTH_BITMAPS < hits < self._view.manifest.memories - _WORTH_LEFT:
-            return _ArrayCounts(self._count(column, mask))
+            return _ArrayCounts(self._count_codes(column, mask))
         length = self._view.sizes[column]
         rest = np.zeros(length, np.int64)
         shared: list[BitmapSegment] = []
@@ -258,7 +258,7 @@ class FacetCounter:
             known = self._chosen[key] = bitmap_of(np.flatnonzero(mask[segment.span]))
         return known
 
-    def _count(self, column: str, mask: Mask) -> Array:
+    def _count_codes(self, column: str, mask: Mask) -> Array:
         """Count by code. For more than half of all memories, count the others and subtract."""
         if len(self._matches.docs(mask)) * 2 > self._view.manifest.memories:
             rest = self._matches.cached(("not", id(mask)), lambda: self._view.live & ~mask)

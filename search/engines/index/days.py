@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from search.engines.array_files import Array
 from search.engines.index.segments import QUARTER, Segment
+from search.engines.segment_files import Array
 from search.histogram import DayCounts
-from text.dates import day_start, local_day
+from text.formatting import day_start, local_day
 
 # In quarters of an hour: a hundred years.
 _LONGEST_TABLE = 3_500_000

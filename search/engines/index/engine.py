@@ -16,7 +16,6 @@ import numpy.typing as npt
 from django.db import connection
 
 from search.area import Tile
-from search.engines.array_files import Array, DamagedError, Mask
 from search.engines.base import (
     COARSE_BITS,
     TILE_BITS,
@@ -41,7 +40,7 @@ from search.engines.index.segments import title_keys
 from search.engines.index.store import View, column_of, docs_of, ids_at, values_at
 from search.engines.index.word_ranking import by_number, numbers_of, ranked, word_scores
 from search.engines.knn import similarities_of
-from search.engines.segment_store import NotReadableError
+from search.engines.segment_files import Array, DamagedError, Mask, NotReadableError
 from search.facets import FACETS
 from search.histogram import NO_DAYS, Numbers
 from search.query import Sort

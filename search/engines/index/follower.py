@@ -21,15 +21,13 @@ from pathlib import Path
 from threading import Event, Thread
 
 from memories.models import Memory
-from search.engines import crash_points
-from search.engines.array_files import DamagedError
+from search.engines import segment_files
 from search.engines.index import outbox, store
-from search.engines.index.freshness import listening, wait_for_notification
 from search.engines.index.segments import FoundRows, IndexRow, load_rows, stream_rows
-from search.engines.index.transactions import follower_lock, read_snapshot
+from search.engines.index.store import follower_lock, listening, read_snapshot, wait_for_notification
 from search.engines.index.writer import SEGMENT_ROWS, Writer
 from search.engines.polling import POLL_SECONDS, RETRY_SECONDS, Healthy, Stop, StoppedError, never, repeat, wait
-from search.engines.segment_store import NotReadableError, replace_file
+from search.engines.segment_files import DamagedError, NotReadableError, replace_file
 from search.engines.vectors import writer as replica
 from web.processes import SupervisedProcess, release_memory
 
@@ -90,7 +88,7 @@ def apply_changes(writer: Writer, limit: int = BATCH) -> int:
         found = load_rows(ids, store.SCHEMA)
     _write(writer, ids, found, revision)
     outbox.delete_applied(entries)
-    crash_points.reached("changes deleted")
+    segment_files.reached("changes deleted")
     return len(entries)
 
 
@@ -118,7 +116,7 @@ def _apply_batch(writer: Writer, found: BatchPendingError, stop: Stop) -> int:
             these = load_rows(ids, store.SCHEMA)
         if not ids:
             outbox.delete_applied([found.entry])
-            crash_points.reached("changes deleted")
+            segment_files.reached("changes deleted")
             break
         # An interrupted run may have applied some of them.
         same = writer.unchanged(these)
@@ -149,7 +147,7 @@ def build(root: Path, progress: Progress = _ignore, stop: Stop = never) -> Path:
             if unindexable:
                 writer.write([], FoundRows([], unindexable), revision)
                 _log_unindexable(unindexable)
-        crash_points.reached("generation filled")
+        segment_files.reached("generation filled")
         writer.merge_all()
         writer.close()
     except BaseException:
@@ -158,7 +156,7 @@ def build(root: Path, progress: Progress = _ignore, stop: Stop = never) -> Path:
         shutil.rmtree(generation, ignore_errors=True)
         raise
     release_memory()
-    crash_points.reached("generation made")
+    segment_files.reached("generation made")
     # The generation was built with these changes.
     _activate(root, generation, seen)
     return generation
@@ -174,10 +172,10 @@ def _stoppable(stop: Stop, found: Iterable[tuple[IndexRow, str]]) -> Iterator[tu
 def _activate(root: Path, generation: Path, has: Sequence[int]) -> None:
     """Record changes for a complete generation, and let readers use it. `has` are the outbox rows that it includes."""
     outbox.activate(generation.name, has)
-    crash_points.reached("generation followed")
+    segment_files.reached("generation followed")
     replace_file(root / "current", generation.name)
     (root / "damaged").unlink(missing_ok=True)
-    crash_points.reached("generation in place")
+    segment_files.reached("generation in place")
     store.remove_others(root, generation)
 
 

@@ -12,14 +12,13 @@ from itertools import chain
 import numpy as np
 
 from search.area import INSIDE, OUTLINE, Area, Tile, cells_of
-from search.engines.array_files import Array, Mask
 from search.engines.base import NO_NEIGHBOURS, EngineQuery, Filter, Ids, LanguageText, Neighbours, Value, VectorQuery
 from search.engines.index import days, words
 from search.engines.index.segments import SCALARS
 from search.engines.index.store import View, codes_of, column_of, docs_of, values_at
 from search.engines.knn import Vectors, nearest_candidates, vectors_now
-from search.engines.map_places import Coordinates, read_places
-from search.engines.recall_counts import read_recalls
+from search.engines.segment_files import Array, Mask
+from search.engines.stored_columns import Coordinates, read_places, read_recalls
 from text.analysis import Pattern
 from text.query_syntax import Alternative, TextQuery
 from web.cache import RevisionCache

@@ -17,10 +17,10 @@ import numpy as np
 import psycopg
 from django.db import connection
 
-from search.engines import validity
-from search.engines.array_files import Array, DamagedError, Mask, arrays_map, arrays_write
+from search.engines import sql
 from search.engines.base import Value
 from search.engines.index.bitmaps import Bitmaps, by_value, is_shared, sums
+from search.engines.segment_files import Array, DamagedError, Mask, arrays_map, arrays_write
 from search.facets import FACETS, OWN_CATEGORIES, FacetKind
 from web.processes import release_memory
 
@@ -342,8 +342,8 @@ _CREATED, _UPDATED = _MOMENT.format("m.created_at"), _MOMENT.format("m.updated_a
 _INFINITE_DATE = "NOT (isfinite(m.created_at) AND isfinite(m.updated_at))"
 # Dates of validity may be infinite; beyond these years nobody can ask for one.
 _VALIDITY = "(extract(epoch FROM least(greatest({0}, '0001-01-01Z'), '9999-12-31T23:59:59.999999Z')) * 1000000)::bigint"
-_SINCE = _VALIDITY.format(validity.SINCE)
-_UNTIL = _VALIDITY.format(f"coalesce({validity.UNTIL}, 'infinity')")
+_SINCE = _VALIDITY.format(sql.SINCE)
+_UNTIL = _VALIDITY.format(f"coalesce({sql.UNTIL}, 'infinity')")
 # Everything that the index holds of a memory is part of its digest.
 _COLUMNS = ", ".join(
     [

@@ -3,7 +3,7 @@
     lock                         held by the process that writes
     current                      the name of the generation to read
     damaged                      a reader's report of damage; the writer builds a new generation
-    g-000001-0123abcd/           a generation: columns as segments (see `search.engines.segment_store`)
+    g-000001-0123abcd/           a generation: columns as segments (see `search.engines.segment_files`)
     g-000001-0123abcd/words/     tantivy
 
 The manifest also names the tantivy commit. `current` is replaced atomically.
@@ -14,23 +14,43 @@ import fcntl
 import json
 import secrets
 import shutil
+import time
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, ClassVar
 
 import numpy as np
+import psycopg
 import tantivy
 from django.conf import settings
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    DatabaseError,
+    InterfaceError,
+    OperationalError,
+    connection,
+    connections,
+    transaction,
+)
+from psycopg.errors import LockNotAvailable
 
-from search.engines import segment_store
-from search.engines.array_files import Array, DamagedError, Mask, arrays_verify
+from search.engines import segment_files
 from search.engines.base import EngineQuery, Ids, Value
 from search.engines.index import outbox, words
 from search.engines.index.segments import COLUMNS, Dictionary, Segment
-from search.engines.segment_store import NotReadableError, SnapshotReader, replace_file
+from search.engines.segment_files import (
+    Array,
+    DamagedError,
+    Mask,
+    NotReadableError,
+    SnapshotReader,
+    arrays_verify,
+    replace_file,
+)
 from search.facets import FACET, FacetKind
 from text.analysis import VERSION
 
@@ -45,7 +65,7 @@ class WriterElsewhereError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest(segment_store.Manifest):
+class Manifest(segment_files.Manifest):
     """The segments and the tantivy commit that belong together; `commit` is its operation stamp."""
 
     VERSION: ClassVar[int] = SCHEMA
@@ -74,7 +94,7 @@ def current_generation() -> Path:
 
 def read_manifest(generation: Path) -> Manifest:
     """Raise NotReadableError if the manifest is of another version, DamagedError if it cannot be read."""
-    return segment_store.read_manifest(generation, Manifest)
+    return segment_files.read_manifest(generation, Manifest)
 
 
 @dataclass(slots=True)
@@ -137,7 +157,7 @@ def _stamp() -> tuple[object, ...]:
 def _open_view(generation: Path, known: View | None) -> View:
     manifest = read_manifest(generation)
     opened = known.segments if known else ()
-    segments, live = segment_store.open_segments(generation, manifest, Segment.read, opened)
+    segments, live = segment_files.open_segments(generation, manifest, Segment.read, opened)
     dictionary = known.dictionary if known else Dictionary()
     for segment in segments:
         dictionary.extend(segment.values, segment.values_first)
@@ -336,3 +356,111 @@ def _column_name(key: str, subcategories: bool) -> str:
 def column_of(key: str, plan: EngineQuery) -> str:
     """The column of a facet. Without subcategories a selected category means itself alone, and so must its count."""
     return _column_name(key, plan.subcategories)
+
+
+# The key of the advisory lock: an outbox has one reader.
+FOLLOW_LOCK = 0x6D6E656D78
+
+# The server may take a moment to notice that a process with the lock was killed.
+FOLLOW_LOCK_TIMEOUT = "5s"
+
+
+@contextmanager
+def read_snapshot() -> Iterator[None]:
+    """Read everything inside from one snapshot. Within an outer transaction, use the snapshot of that one."""
+    outermost = not connection.in_atomic_block
+    with transaction.atomic():
+        if outermost:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield
+
+
+@contextmanager
+def follower_lock() -> Iterator[Path]:
+    """Hold the locks of the only writer of the index and the only follower of this database, on any machine.
+
+    The advisory lock belongs to a transaction on a separate connection, so that it also works behind a transaction
+    pooler. Raise WriterElsewhereError.
+    """
+    with writer_lock() as root:
+        gate = connections.create_connection(DEFAULT_DB_ALIAS)
+        try:
+            gate.set_autocommit(False)
+            with gate.cursor() as cursor:
+                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [FOLLOW_LOCK_TIMEOUT])
+                try:
+                    cursor.execute("SELECT pg_advisory_xact_lock(%s)", [FOLLOW_LOCK])
+                except OperationalError as error:
+                    if not isinstance(error.__cause__, LockNotAvailable):
+                        raise
+                    raise FollowedElsewhereError("another process follows this database") from None
+            yield root
+        finally:
+            with suppress(DatabaseError, InterfaceError):
+                gate.rollback()
+            gate.close()
+
+
+class FollowedElsewhereError(WriterElsewhereError):
+    """Another process applies the changes of this database to an index elsewhere."""
+
+
+# Channels are separate for each database.
+_CHANNEL = "mnemoscope_index"
+_LOOK_SECONDS = 0.01
+_LONGEST_LOOK_SECONDS = 0.05
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Receive notifications inside, for `wait_for_notification`. The thread has to keep its connection."""
+    _execute(f"LISTEN {_CHANNEL}")
+    try:
+        yield
+    finally:
+        # Otherwise the next user of a pooled connection would collect notifications that it never reads.
+        with suppress(DatabaseError):
+            _execute(f"UNLISTEN {_CHANNEL}")
+
+
+def wait_for_notification(seconds: float) -> None:
+    """Wait this long, or until a reader notifies; return at once if there was a notification since the last call."""
+    raw: psycopg.Connection[object] = connection.connection
+    with connection.wrap_database_errors:
+        for _ in raw.notifies(timeout=seconds, stop_after=1):
+            pass
+
+
+def notify_writer() -> None:
+    """Let the writer look for changes now, if it waits."""
+    with suppress(DatabaseError):
+        _execute(f"NOTIFY {_CHANNEL}")
+
+
+def wait_until_applied(seconds: float) -> bool:
+    """Notify the writer, and wait until the index has all changes that are committed now, or the time is over. Return
+    whether it has.
+
+    Do not wait within a transaction: its own changes are not visible to the writer.
+    """
+    if connection.in_atomic_block:
+        return False
+    until = time.monotonic() + seconds
+    last = outbox.newest()
+    notify_writer()
+    look = _LOOK_SECONDS
+    # If the index is gone, the next reader finds out.
+    with suppress(NotReadableError, DamagedError):
+        while not (outbox.is_applied(last) and is_newest(read_view())):
+            if time.monotonic() >= until:
+                return False
+            time.sleep(look)
+            look = min(look * 1.5, _LONGEST_LOOK_SECONDS)
+        return True
+    return False
+
+
+def _execute(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)

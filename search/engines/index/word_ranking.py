@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from django.db import connection
 
-from search.engines.array_files import Array, Mask
 from search.engines.base import EngineQuery, Ids, Value
 from search.engines.index import words
 from search.engines.index.match import MatchMasks, recalls_by_doc
 from search.engines.index.store import View, docs_of, ids_at, values_at
+from search.engines.segment_files import Array, Mask
 from search.engines.sql import RANK, tsquery
 from search.query import Sort
 from text.analysis import Pattern

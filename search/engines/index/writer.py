@@ -7,12 +7,18 @@ from typing import Any
 import numpy as np
 import tantivy
 
-from search.engines import crash_points
-from search.engines.array_files import DamagedError, Mask
+from search.engines import segment_files
 from search.engines.index import store, words
 from search.engines.index.segments import Dictionary, FoundRows, Segment, SegmentBuilder, merge_segments
 from search.engines.index.store import Manifest
-from search.engines.segment_store import SegmentWriter, merge_tail, open_segments, remove_unreferenced
+from search.engines.segment_files import (
+    DamagedError,
+    Mask,
+    SegmentWriter,
+    merge_tail,
+    open_segments,
+    remove_unreferenced,
+)
 
 SEGMENT_ROWS = 100_000
 
@@ -88,11 +94,11 @@ class Writer(SegmentWriter[Segment, Manifest]):
         for row, terms in found.rows:
             documents.add_document(words.document(builder.add(row), terms))
         words.delete_docs(documents, deleted)
-        crash_points.reached("documents added")
+        segment_files.reached("documents added")
         commit = documents.commit()
-        crash_points.reached("words committed")
+        segment_files.reached("words committed")
         segments = [self.write_segment(builder.build())] if len(builder) else []
-        crash_points.reached("segment written")
+        segment_files.reached("segment written")
         unindexable = sorted({*self.manifest.unindexable} - {*ids} | {*found.unindexable})
         self.append(segments, deleted, commit=commit, revision=revision, unindexable=tuple(unindexable))
 

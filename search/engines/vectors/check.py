@@ -8,12 +8,11 @@ import numpy.typing as npt
 
 from memories.embedding.vectors import serving_id
 from memories.models import Memory
-from search.engines.array_files import DamagedError, arrays_verify
 from search.engines.base import Ids
-from search.engines.index.transactions import read_snapshot
-from search.engines.segment_store import read_live
-from search.engines.vectors import change_log, files, writer
-from search.engines.vectors.files import HalfVectors, ReplicaManifest
+from search.engines.index.store import read_snapshot
+from search.engines.segment_files import DamagedError, arrays_verify, read_live
+from search.engines.vectors import pgvector, replica, writer
+from search.engines.vectors.replica import HalfVectors, ReplicaManifest
 
 
 @dataclass(slots=True)
@@ -35,17 +34,17 @@ class VectorComparison:
 def compare_vectors() -> VectorComparison | None:
     """Compare every vector. Pending changes are no differences. Return None if there is no replica to read."""
     while True:
-        manifest = files.read_manifest()
+        manifest = replica.read_manifest()
         if manifest is None:
             return None
         with read_snapshot():
-            now = change_log.change_state(manifest.revision, manifest.model_id, writer.MAX_PENDING)
+            now = pgvector.change_state(manifest.revision, manifest.model_id, writer.MAX_PENDING)
             if manifest.model_id != serving_id() or not now.follows(manifest.name, manifest.revision):
                 found = VectorComparison(damage=["the replica has other vectors and will be rebuilt"])
             else:
                 found = _compared(manifest, now.changed())
         # A change during the comparison may look like damage.
-        if found.agrees or files.read_manifest() == manifest:
+        if found.agrees or replica.read_manifest() == manifest:
             return found
 
 
@@ -53,11 +52,11 @@ def _compared(manifest: ReplicaManifest, waiting: Ids) -> VectorComparison:
     found = VectorComparison(waiting=len(waiting))
     digests: dict[int, int] = {}
     try:
-        live = read_live(files.folder(), manifest)
+        live = read_live(replica.folder(), manifest)
         first = 0
         for name in manifest.segments:
-            arrays_verify(files.folder() / name)
-            segment = files.map_segment(name, manifest.dimensions)
+            arrays_verify(replica.folder() / name)
+            segment = replica.map_segment(name, manifest.dimensions)
             kept = live[first : first + segment.size]
             first += segment.size
             found.replicated += int(np.count_nonzero(kept))

@@ -20,14 +20,13 @@ from django.db import connection, transaction
 
 from memories.embedding.vectors import serving_id
 from memories.models import EmbeddingModel
-from search.engines import crash_points
-from search.engines.array_files import DamagedError, Mask
+from search.engines import segment_files
 from search.engines.base import Ids
-from search.engines.index.transactions import read_snapshot
+from search.engines.index.store import read_snapshot
 from search.engines.polling import POLL_SECONDS, Healthy, Stop, StoppedError, never, repeat, wait
-from search.engines.segment_store import SegmentWriter, merge_tail, remove_unreferenced
-from search.engines.vectors import change_log, files
-from search.engines.vectors.files import HalfVectors, ReplicaManifest, VectorSegment
+from search.engines.segment_files import DamagedError, Mask, SegmentWriter, merge_tail, remove_unreferenced
+from search.engines.vectors import pgvector, replica
+from search.engines.vectors.replica import HalfVectors, ReplicaManifest, VectorSegment
 
 logger = logging.getLogger(__name__)
 
@@ -55,20 +54,20 @@ class _ReplicaWriter(SegmentWriter[VectorSegment, ReplicaManifest]):
     MAX_DELETED_SHARE = 0.3
 
     def __init__(self, manifest: ReplicaManifest, segments: list[VectorSegment], live: Mask) -> None:
-        super().__init__(files.folder(), manifest, segments, live, prefix=f"{manifest.name}-")
+        super().__init__(replica.folder(), manifest, segments, live, prefix=f"{manifest.name}-")
 
     @staticmethod
     def open(manifest: ReplicaManifest) -> "_ReplicaWriter":
         """Raise DamagedError."""
-        segments, live = files.open_segments(manifest)
-        remove_unreferenced(files.folder(), [manifest])
+        segments, live = replica.open_segments(manifest)
+        remove_unreferenced(replica.folder(), [manifest])
         return _ReplicaWriter(manifest, segments, live)
 
     def write_segment(self, segment: VectorSegment) -> VectorSegment:
         """Write a segment, and map it from disk, which frees its memory."""
         name = self.new_name(".segment")
-        files.write_segment(name, segment)
-        return files.map_segment(name, self.manifest.dimensions)
+        replica.write_segment(name, segment)
+        return replica.map_segment(name, self.manifest.dimensions)
 
     def replace(self, changed: Ids, found: Iterable[tuple[Ids, HalfVectors]], revision: int) -> None:
         """Replace all vectors of the changed memories by those in `found`, batches of whole memories."""
@@ -79,7 +78,7 @@ class _ReplicaWriter(SegmentWriter[VectorSegment, ReplicaManifest]):
             first += segment.size
         segments = list(self.segments)
         for ids, vectors in found:
-            segments.append(self.write_segment(files.segment_of(ids, vectors)))
+            segments.append(self.write_segment(replica.segment_of(ids, vectors)))
             live = np.concatenate([live, np.ones(len(ids), np.bool_)])
 
         def merge(tail: Sequence[VectorSegment]) -> VectorSegment:
@@ -90,21 +89,21 @@ class _ReplicaWriter(SegmentWriter[VectorSegment, ReplicaManifest]):
             return merged
 
         merge_tail(segments, _segment_rows(self.manifest.dimensions), merge)
-        crash_points.reached("segment written")
+        segment_files.reached("segment written")
         self.publish(segments, live, revision=revision)
 
 
 def _merged(segments: Sequence[VectorSegment], live: Mask) -> VectorSegment:
     """Merge neighbours, without the deleted rows."""
     ids = np.concatenate([segment.ids for segment in segments])[live]
-    return files.segment_of(ids, np.concatenate([segment.vectors for segment in segments])[live])
+    return replica.segment_of(ids, np.concatenate([segment.vectors for segment in segments])[live])
 
 
 def sync(stop: Stop = never) -> bool:
     """Bring the replica up to date, and return whether there was anything to do. Raise StoppedError."""
     model_id = serving_id()
-    manifest = files.read_manifest()
-    now = change_log.change_state(manifest.revision if manifest else 0, model_id, MAX_PENDING)
+    manifest = replica.read_manifest()
+    now = pgvector.change_state(manifest.revision if manifest else 0, model_id, MAX_PENDING)
     if not model_id:
         if manifest is None and not now.replica:
             return False
@@ -136,60 +135,60 @@ def sync(stop: Stop = never) -> bool:
 def _apply_changes(writer: _ReplicaWriter) -> None:
     manifest = writer.manifest
     with read_snapshot():
-        now = change_log.change_state(manifest.revision, manifest.model_id, MAX_PENDING)
+        now = pgvector.change_state(manifest.revision, manifest.model_id, MAX_PENDING)
         if not now.follows(manifest.name, manifest.revision):
             return  # since it was looked at; the next look makes a new one
         changed = now.changed()
         with closing(stored_rows(manifest.model_id, manifest.dimensions, changed)) as found:
             writer.replace(changed, found, now.revision)
-    change_log.delete_applied(now.revision)
-    crash_points.reached("changes deleted")
+    pgvector.delete_applied(now.revision)
+    segment_files.reached("changes deleted")
 
 
 def build(stop: Stop = never) -> None:
     """Build a new replica of all vectors of the serving model. Raise StoppedError."""
     _rebuild_requested.clear()
-    files.folder().mkdir(parents=True, exist_ok=True)
-    name = files.new_name()
+    replica.folder().mkdir(parents=True, exist_ok=True)
+    name = replica.new_name()
     with transaction.atomic():
-        change_log.track_changes_for(name)
+        pgvector.track_changes_for(name)
     # Nothing records changes for the old replica any more, and a full disk needs its space.
-    files.discard()
-    remove_unreferenced(files.folder())
+    replica.discard()
+    remove_unreferenced(replica.folder())
     segments: list[VectorSegment] = []
     try:
         with read_snapshot():
             model_id = serving_id()
-            now = change_log.change_state()
+            now = pgvector.change_state()
             dimensions = EmbeddingModel.objects.filter(pk=model_id).values_list("dimensions", flat=True).first()
             manifest = ReplicaManifest(name=name, model_id=model_id, dimensions=dimensions or 0)
             writer = _ReplicaWriter(manifest, [], np.empty(0, np.bool_))
             for ids, vectors in stored_rows(model_id, manifest.dimensions):
                 if stop():
                     raise StoppedError
-                segments.append(writer.write_segment(files.segment_of(ids, vectors)))
+                segments.append(writer.write_segment(replica.segment_of(ids, vectors)))
     except BaseException:
         # Remove the incomplete replica.
-        remove_unreferenced(files.folder())
+        remove_unreferenced(replica.folder())
         raise
-    crash_points.reached("replica filled")
+    segment_files.reached("replica filled")
     writer.publish(segments, np.ones(sum(segment.size for segment in segments), np.bool_), revision=now.revision)
-    change_log.delete_applied(now.revision)
+    pgvector.delete_applied(now.revision)
 
 
 def discard() -> None:
     """Stop reading the current replica; the next `sync` in this process builds a new one."""
     _rebuild_requested.set()
-    files.discard()
+    replica.discard()
 
 
 def drop() -> None:
     """Remove the replica, and stop recording changes."""
     # First, so that no process reads what is no longer updated.
-    files.discard()
+    replica.discard()
     with transaction.atomic():
-        change_log.track_changes_for("")
-    shutil.rmtree(files.folder(), ignore_errors=True)
+        pgvector.track_changes_for("")
+    shutil.rmtree(replica.folder(), ignore_errors=True)
 
 
 @contextmanager

@@ -13,13 +13,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from search.engines.array_files import DamagedError
 from search.engines.index import follower, outbox, store
 from search.engines.index.check import Comparison, compare
-from search.engines.index.store import WriterElsewhereError
-from search.engines.index.transactions import FollowedElsewhereError
-from search.engines.segment_store import NotReadableError
-from search.engines.vectors import files
+from search.engines.index.store import FollowedElsewhereError, WriterElsewhereError
+from search.engines.segment_files import DamagedError, NotReadableError
+from search.engines.vectors import replica
 from search.engines.vectors.check import VectorComparison, compare_vectors
 from text.formatting import memories
 from web.command_line import local_command
@@ -81,10 +79,10 @@ class Command(BaseCommand):
             self.say(f"{behind.changes:,} changes are pending, the oldest for {behind.seconds:,.1f} s")
         else:
             self.say("No changes are pending.")
-        if replica := files.read_manifest():
-            size = sum(file_size(files.folder() / name) for name in replica.files)
+        if vectors := replica.read_manifest():
+            size = sum(file_size(replica.folder() / name) for name in vectors.files)
             self.say(
-                f"{replica.size:,} vectors in a replica of {len(replica.segments)} segments,"
+                f"{vectors.size:,} vectors in a replica of {len(vectors.segments)} segments,"
                 f" {size / 1e6:,.1f} MB on disk"
             )
         if reason := store.rebuild_reason():

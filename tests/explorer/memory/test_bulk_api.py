@@ -12,7 +12,7 @@ from access.models import AuditEvent, IdempotentReply, MemoryChange
 from categories.models import Concept
 from categories.services import vocabulary_lock_shared
 from memories.models import Corpus, Memory, Project
-from search.near_duplicates import NearDuplicates
+from search.similar import NearDuplicates
 from tests.explorer.memory.test_memory_api import Caller, key
 
 pytestmark = pytest.mark.django_db

@@ -348,7 +348,7 @@ def test_memory_is_stored_though_the_search_for_near_duplicates_fails(caller, mo
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1 / 0")
 
-    monkeypatch.setattr("search.near_duplicates._same_text", fail)
+    monkeypatch.setattr("search.similar._same_text", fail)
     created = caller.post("/api/memories", {"content": "Tea."}, content_type="application/json", headers=headers)
     assert (created.status_code, created.json()["near_duplicates"]) == (201, [])
     assert created.json()["not_by_meaning"] == "looking for them failed"
@@ -359,7 +359,7 @@ def test_memory_is_not_called_stored_if_its_transaction_loses_the_database(calle
     def fail(*arguments):
         raise InternalError("server closed the connection unexpectedly")
 
-    monkeypatch.setattr("search.near_duplicates._same_text", fail)
+    monkeypatch.setattr("search.similar._same_text", fail)
     headers = {"Idempotency-Key": "k1"}
     created = caller.post("/api/memories", {"content": "Tea."}, content_type="application/json", headers=headers)
     assert (created.status_code, created.json()["error"]) == (503, "database_unavailable")

@@ -18,7 +18,7 @@ from memories.embedding.query import QueryCache, load_in_background
 from memories.models import Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search.engines.health import IndexHealth
+from search.engines import IndexHealth
 from tests.embedding import embed_all
 from tests.html import html_of
 from web.version import VERSION

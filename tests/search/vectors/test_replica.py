@@ -12,9 +12,9 @@ from memories.embedding import vectors as tables
 from memories.embedding.chunking import Window
 from memories.embedding.vectors import EmbeddedText, PendingText
 from memories.models import Chunk, Corpus, EmbeddingModel, VectorChange
-from search.engines import knn, segment_store
+from search.engines import knn, segment_files
 from search.engines.index import follower
-from search.engines.vectors import change_log, files, pgvector, replica, writer
+from search.engines.vectors import pgvector, replica, writer
 from tests.search.vectors.drawn import (
     DIMENSIONS,
     assert_true_to_the_database,
@@ -40,9 +40,9 @@ def test_made_of_everything_it_answers_as_the_database_does(stored):
 @pytest.mark.parametrize("seed", range(4))
 def test_it_follows_what_changes_in_segments_that_become_one(stored, monkeypatch, seed):
     monkeypatch.setattr(writer, "_SEGMENT_BYTES", 12 * 2 * DIMENSIONS)
-    monkeypatch.setattr(segment_store, "_MIN_ROWS", 10**9)
+    monkeypatch.setattr(segment_files, "_MIN_ROWS", 10**9)
     sync()
-    name = files.read_manifest().name
+    name = replica.read_manifest().name
     chance = random.Random(seed)
     for n in range(12):
         write(chance.sample(stored, chance.randint(1, 5)), seed=100 * seed + n)
@@ -51,12 +51,12 @@ def test_it_follows_what_changes_in_segments_that_become_one(stored, monkeypatch
         assert is_used()
         assert_true_to_the_database()
     sync()
-    manifest = files.read_manifest()
+    manifest = replica.read_manifest()
     assert (manifest.name, manifest.revision) == (name, Corpus.objects.get().vectors)
     assert not VectorChange.objects.exists()
     assert same_as_the_database()
     # Replaced files are removed, but for the last, which a reader may be about to open.
-    assert len(list(files.folder().glob("*.segment"))) <= len(manifest.segments) + 4
+    assert len(list(replica.folder().glob("*.segment"))) <= len(manifest.segments) + 4
 
 
 @pytest.mark.django_db
@@ -77,7 +77,7 @@ def test_a_transaction_of_before_reads_what_was_then(stored):
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        revision = change_log.change_state().revision
+        revision = pgvector.change_state().revision
         elsewhere(lambda: (write(stored[:5], seed=4), sync()))
         assert replica.open_replicas()[0].manifest.revision > revision
         found = knn.vectors_now(asked, replicated=True)
@@ -92,14 +92,17 @@ def test_another_model_gets_a_replica_of_its_own(stored):
     sync()
     EmbeddingModel.objects.filter(pk=1).update(state="retired")
     assert sync() == 1
-    assert files.read_manifest() is None
+    assert replica.read_manifest() is None
     assert not Corpus.objects.get().replica
     EmbeddingModel.objects.create(
         id=2, name="other", source="other", dimensions=DIMENSIONS, min_similarity=0.1, state="serving"
     )
     write(stored, seed=5, model_id=2)
     sync()
-    assert (files.read_manifest().model_id, files.read_manifest().size) == (2, Chunk.objects.filter(model_id=2).count())
+    assert (replica.read_manifest().model_id, replica.read_manifest().size) == (
+        2,
+        Chunk.objects.filter(model_id=2).count(),
+    )
     # A query from before the change is still answered, from the table.
     assert not is_used()
 
@@ -131,11 +134,11 @@ def test_a_model_that_comes_back_is_not_answered_by_what_it_had(stored):
 @pytest.mark.django_db
 def test_all_memories_gone_at_once_take_the_replica_with_them(stored):
     follower.catch_up()
-    before = files.read_manifest().name
+    before = replica.read_manifest().name
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE memories_memory CASCADE")
     follower.catch_up()
-    assert (files.read_manifest().name != before, files.read_manifest().size) == (True, 0)
+    assert (replica.read_manifest().name != before, replica.read_manifest().size) == (True, 0)
 
 
 @pytest.mark.django_db
@@ -185,14 +188,14 @@ def test_lots_are_of_whole_memories_however_small(stored, monkeypatch, rows):
 
 @pytest.mark.django_db
 def test_what_is_mostly_deleted_is_made_anew(stored, monkeypatch):
-    monkeypatch.setattr(segment_store, "_MIN_ROWS", 0)
+    monkeypatch.setattr(segment_files, "_MIN_ROWS", 0)
     monkeypatch.setattr(writer, "_SEGMENT_BYTES", 2 * DIMENSIONS)
     sync()
-    before = files.read_manifest().name
+    before = replica.read_manifest().name
     for n in range(6):
         write(stored[:6], seed=n)
         sync()
-    assert files.read_manifest().name != before
+    assert replica.read_manifest().name != before
     assert same_as_the_database()
 
 
@@ -206,11 +209,11 @@ def test_the_commands_make_it_tell_of_it_and_remove_it(stored, capsys):
     out = capsys.readouterr().out
     assert f"{chunks} vectors in the database, {chunks} in the replica." in out
     assert "Everything agrees: each memory's digest, each vector, and each file." in out
-    before = files.read_manifest().name
+    before = replica.read_manifest().name
     call_command("index", "--rebuild")
-    assert files.read_manifest().name != before
+    assert replica.read_manifest().name != before
     call_command("index", "--drop")
-    assert not files.folder().exists()
+    assert not replica.folder().exists()
     assert not Corpus.objects.get().replica
     write(stored[:1], seed=2)
     assert not VectorChange.objects.exists()
@@ -220,14 +223,14 @@ def test_the_commands_make_it_tell_of_it_and_remove_it(stored, capsys):
 def test_without_a_model_there_is_none(stored):
     EmbeddingModel.objects.all().delete()
     follower.catch_up()
-    assert files.read_manifest() is None
+    assert replica.read_manifest() is None
     assert sync() == 0
 
 
 def test_a_segment_knows_the_rows_of_its_memories():
     ids = np.array([7, 3, 3, 9, 7, 7], np.int64)
     vectors = np.arange(12, dtype=np.float16).reshape(6, 2)
-    segment = files.segment_of(ids, vectors)
+    segment = replica.segment_of(ids, vectors)
     assert segment.ids.tolist() == [3, 3, 7, 7, 7, 9]
     assert segment.vectors[:, 0].tolist() == [2, 4, 0, 8, 10, 6]
     assert segment.rows_of(np.array([1, 3, 8, 9])).tolist() == [0, 1, 5]

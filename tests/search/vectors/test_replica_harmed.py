@@ -12,7 +12,7 @@ from memories.embedding import vectors as tables
 from memories.models import Chunk, Corpus
 from search.engines import knn
 from search.engines.polling import StoppedError
-from search.engines.vectors import change_log, check, files, writer
+from search.engines.vectors import check, pgvector, replica, writer
 from tests.search.vectors.drawn import (
     DIMENSIONS,
     assert_true_to_the_database,
@@ -26,13 +26,13 @@ from tests.search.vectors.drawn import (
 
 
 def full_disk(name, segment):
-    (files.folder() / name).write_bytes(b"half of it")
+    (replica.folder() / name).write_bytes(b"half of it")
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.django_db
 def test_too_many_changes_are_left_to_the_database(stored, monkeypatch):
-    monkeypatch.setattr(change_log, "MAX_CHANGES", 2)
+    monkeypatch.setattr(pgvector, "MAX_CHANGES", 2)
     sync()
     for n in range(3):
         write(stored[:1], seed=n)
@@ -49,9 +49,9 @@ def test_a_change_that_nobody_wrote_down_makes_it_anew(stored):
     Corpus.objects.update(vectors=Corpus.objects.get().vectors + 1)
     assert not is_used()
     assert_true_to_the_database()
-    before = files.read_manifest().name
+    before = replica.read_manifest().name
     sync()
-    assert files.read_manifest().name != before
+    assert replica.read_manifest().name != before
     assert same_as_the_database()
 
 
@@ -62,7 +62,7 @@ def test_a_database_that_was_put_back_is_not_answered_from_a_later_past(stored):
         write(stored[:2], seed=3)
         sync()
         transaction.set_rollback(True)
-    assert files.read_manifest().revision > Corpus.objects.get().vectors
+    assert replica.read_manifest().revision > Corpus.objects.get().vectors
     assert not is_used()
     assert_true_to_the_database()
     sync()
@@ -77,7 +77,7 @@ def test_a_column_of_another_width_leaves_no_replica(stored):
         tables.column_resize(3)
         assert not is_used()
         sync()
-        assert files.read_manifest() is None
+        assert replica.read_manifest() is None
     finally:
         tables.column_resize(DIMENSIONS)
 
@@ -103,8 +103,8 @@ def test_a_column_of_another_width_takes_what_writers_hold_before_what_they_wait
 @pytest.mark.django_db
 def test_damage_is_healed_and_nothing_is_answered_from_it(stored):
     sync()
-    manifest = files.read_manifest()
-    path = files.folder() / manifest.segments[0]
+    manifest = replica.read_manifest()
+    path = replica.folder() / manifest.segments[0]
     os.truncate(path, path.stat().st_size // 2)
     assert "is cut off" in check.compare_vectors().damage[0]
     assert not is_used()
@@ -138,7 +138,7 @@ def test_a_memory_whose_vectors_went_without_a_word_is_told(stored):
 def test_what_changed_without_a_word_while_it_takes_in_makes_it_anew(stored, monkeypatch):
     sync()
     write(stored[:2], seed=1)
-    before = files.read_manifest().name
+    before = replica.read_manifest().name
     open_files = writer._ReplicaWriter.open
 
     def opened(manifest):
@@ -148,7 +148,7 @@ def test_what_changed_without_a_word_while_it_takes_in_makes_it_anew(stored, mon
 
     monkeypatch.setattr(writer._ReplicaWriter, "open", opened)
     sync()
-    assert files.read_manifest().name != before
+    assert replica.read_manifest().name != before
     assert same_as_the_database()
 
 
@@ -156,7 +156,7 @@ def test_what_changed_without_a_word_while_it_takes_in_makes_it_anew(stored, mon
 def test_asked_for_anew_while_it_takes_in_it_is_made_anew(stored, monkeypatch):
     sync()
     write(stored[:2], seed=1)
-    before = files.read_manifest().name
+    before = replica.read_manifest().name
     open_files = writer._ReplicaWriter.open
 
     def opened(manifest):
@@ -166,7 +166,7 @@ def test_asked_for_anew_while_it_takes_in_it_is_made_anew(stored, monkeypatch):
 
     monkeypatch.setattr(writer._ReplicaWriter, "open", opened)
     assert sync() == 2
-    assert files.read_manifest().name != before
+    assert replica.read_manifest().name != before
 
 
 @pytest.mark.django_db(transaction=True)
@@ -174,7 +174,7 @@ def test_a_disk_that_is_full_holds_no_half_replica_and_is_written_to_later(store
     sync()
     write(stored[:2], seed=1)
     with monkeypatch.context() as patched:
-        patched.setattr(files, "write_segment", full_disk)
+        patched.setattr(replica, "write_segment", full_disk)
         with pytest.raises(OSError, match="No space left"):
             writer.sync()
         # The old replica still answers, with the changes since from the database.
@@ -182,7 +182,7 @@ def test_a_disk_that_is_full_holds_no_half_replica_and_is_written_to_later(store
         assert_true_to_the_database()
         with pytest.raises(OSError, match="No space left"):
             writer.build()
-        assert list(files.folder().iterdir()) == []
+        assert list(replica.folder().iterdir()) == []
         assert not is_used()
         assert_true_to_the_database()
     sync()
@@ -195,7 +195,7 @@ def test_told_to_stop_it_leaves_nothing_and_a_connection_that_works(stored, monk
     monkeypatch.setattr(writer, "_SEGMENT_BYTES", 2 * DIMENSIONS)
     with pytest.raises(StoppedError):
         writer.build(stop=lambda: True)
-    assert list(files.folder().iterdir()) == []
+    assert list(replica.folder().iterdir()) == []
     sync()
     assert same_as_the_database()
 
@@ -211,12 +211,12 @@ def test_a_process_without_handles_takes_nothing_from_the_others(stored, monkeyp
         patched.setattr(np, "memmap", starved)
         assert not is_used()
         assert_true_to_the_database()
-    assert files.read_manifest() is not None
+    assert replica.read_manifest() is not None
     assert knn.vectors_now(question(), replicated=True).replica is not None
 
 
 def test_what_was_written_down_has_to_be_without_a_gap():
-    assert change_log.ChangeState(revision=5, replica="a", changes=2).follows("a", 3)
-    assert not change_log.ChangeState(revision=5, replica="a", changes=1).follows("a", 3)
-    assert not change_log.ChangeState(revision=2, replica="a", changes=0).follows("a", 3)
-    assert not change_log.ChangeState(revision=3, replica="b", changes=0).follows("a", 3)
+    assert pgvector.ChangeState(revision=5, replica="a", changes=2).follows("a", 3)
+    assert not pgvector.ChangeState(revision=5, replica="a", changes=1).follows("a", 3)
+    assert not pgvector.ChangeState(revision=2, replica="a", changes=0).follows("a", 3)
+    assert not pgvector.ChangeState(revision=3, replica="b", changes=0).follows("a", 3)

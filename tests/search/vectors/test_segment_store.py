@@ -10,11 +10,11 @@ import pytest
 
 from access.viewer import command_viewer
 from memories.models import Memory
-from search.engines import crash_points, segment_store
-from search.engines.array_files import DamagedError
+from search.engines import segment_files
 from search.engines.index import follower, segments, store
 from search.engines.index.check import compare
-from search.engines.segment_store import (
+from search.engines.segment_files import (
+    DamagedError,
     Manifest,
     NotReadableError,
     SegmentWriter,
@@ -24,7 +24,7 @@ from search.engines.segment_store import (
     read_manifest,
     write_manifest,
 )
-from search.engines.vectors import files, writer
+from search.engines.vectors import replica, writer
 from search.query import SearchQuery
 from search.run import run
 from tests.killed import run_until
@@ -69,8 +69,8 @@ class ReplicaStore:
     apply = staticmethod(writer.sync)
     build = staticmethod(writer.build)
     filled = "replica filled"
-    folder = staticmethod(files.folder)
-    manifest = staticmethod(files.read_manifest)
+    folder = staticmethod(replica.folder)
+    manifest = staticmethod(replica.read_manifest)
     assert_answers = staticmethod(assert_true_to_the_database)
 
     @staticmethod
@@ -158,7 +158,7 @@ def test_a_full_disk_loses_nothing(kind, made, monkeypatch):
     before = kind.manifest()
     kind.change(made[:4], seed=9)
     with monkeypatch.context() as patched:
-        for module in (segments, files):
+        for module in (segments, replica):
             patched.setattr(module, "arrays_write", full)
         with pytest.raises(OSError, match="No space"):
             kind.apply()
@@ -178,7 +178,7 @@ def test_a_reader_never_sees_half_a_change(kind, made, monkeypatch):
         kind.assert_answers()
 
     kind.change(made[:4], seed=9)
-    monkeypatch.setattr(crash_points, "reached", look)
+    monkeypatch.setattr(segment_files, "reached", look)
     kind.apply()
     assert [point for point in points if point in STEPS] == STEPS
 
@@ -343,5 +343,5 @@ def test_a_store_of_few_rows_is_never_wasteful(numbers, monkeypatch):
     numbers.add(*range(10))
     numbers.publish(numbers.segments, np.arange(10) < 2)
     assert not numbers.is_wasteful
-    monkeypatch.setattr(segment_store, "_MIN_ROWS", 5)
+    monkeypatch.setattr(segment_files, "_MIN_ROWS", 5)
     assert numbers.is_wasteful

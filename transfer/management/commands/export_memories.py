@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from access.viewer import Viewer, command_viewer
 from memories.models import Project
-from search.matching import found_ids
+from search.listings import found_ids
 from search.query import SearchQuery
 from text.formatting import memories
 from transfer.export import Selection, export_lines, one_state

@@ -6,20 +6,124 @@
 
 Files are written completely, under new names, and flushed to disk before the manifest names them; the manifest is
 replaced atomically. Readers map the files of one manifest, and keep them until they can open all files of a newer one.
+
+A segment is a file of numpy arrays: a magic number, the length and the checksum of a header, the header as JSON, and
+the arrays, each aligned to 64 bytes. The header has the type, length, offset and checksum of each array.
 """
 
+import errno
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from search.engines import crash_points
-from search.engines.array_files import DamagedError, Mask, bits_read, bits_write
+Array = npt.NDArray[Any]
+Mask = npt.NDArray[np.bool_]
+
+_MAGIC = b"MNEMOPRT"
+_START = len(_MAGIC) + 16
+_ALIGNED = 64
+
+
+# Errors of this process or machine: no memory or file handles are left.
+_OUT_OF_RESOURCES = {errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+
+
+class DamagedError(Exception):
+    """A file of the derived data does not hold what was written."""
+
+
+def is_out_of_resources(error: DamagedError) -> bool:
+    """Whether the file could not be opened because this process or machine is short of resources."""
+    return isinstance(error.__cause__, OSError) and error.__cause__.errno in _OUT_OF_RESOURCES
+
+
+def arrays_write(path: Path, head: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write one-dimensional arrays and the header fields in `head`, and flush them to disk."""
+    described: dict[str, list[Any]] = {}
+    at = 0
+    for name, array in arrays.items():
+        described[name] = [str(array.dtype), len(array), at, _checksum(array)]
+        at += -(-array.nbytes // _ALIGNED) * _ALIGNED
+    text = json.dumps({**head, "arrays": described}, ensure_ascii=False).encode()
+    begin = -(-(_START + len(text)) // _ALIGNED) * _ALIGNED
+    with path.open("wb") as file:
+        file.write(_MAGIC + len(text).to_bytes(8, "little") + zlib.crc32(text).to_bytes(8, "little") + text)
+        for array in arrays.values():
+            file.seek(-(-file.tell() // _ALIGNED) * _ALIGNED)
+            file.write(np.ascontiguousarray(array).data)
+        # The last array may be empty, and a seek alone does not lengthen a file.
+        file.truncate(begin + at)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def arrays_map(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the header of a file and its read-only arrays by name. Raise DamagedError if the file is incomplete."""
+    try:
+        # A plain array over the mapped file: indexing np.memmap objects is slower than a small look-up.
+        data = np.asarray(np.memmap(path, np.uint8, "r"))
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{path.name}: {error}") from error
+    if len(data) < _START or bytes(data[: len(_MAGIC)]) != _MAGIC:
+        raise DamagedError(f"{path.name}: is not a file of the index")
+    length = int.from_bytes(bytes(data[8:16]), "little")
+    text = bytes(data[_START : _START + length])
+    if zlib.crc32(text) != int.from_bytes(bytes(data[16:24]), "little"):
+        raise DamagedError(f"{path.name}: its head is damaged")
+    head = json.loads(text)
+    begin = -(-(_START + length) // _ALIGNED) * _ALIGNED
+    arrays: dict[str, Array] = {}
+    for name, (kind, count, at, _) in head["arrays"].items():
+        size = count * np.dtype(kind).itemsize
+        if begin + at + size > len(data):
+            raise DamagedError(f"{path.name}: is cut off")
+        arrays[name] = data[begin + at : begin + at + size].view(kind)
+    return head, arrays
+
+
+def arrays_verify(path: Path) -> None:
+    """Read a whole file and compare its checksums. Raise DamagedError if any differs."""
+    head, arrays = arrays_map(path)
+    for name, (_, _, _, checksum) in head["arrays"].items():
+        if _checksum(arrays[name]) != checksum:
+            raise DamagedError(f"{path.name}: {name} is damaged")
+
+
+def bits_write(path: Path, mask: Mask) -> None:
+    """Write a mask as one bit per element, and flush it to disk."""
+    with path.open("wb") as file:
+        file.write(np.packbits(mask).tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def bits_read(path: Path, size: int) -> Mask:
+    """Return a mask of `size` elements. Raise DamagedError."""
+    try:
+        bits = np.fromfile(path, np.uint8)
+    except OSError as error:
+        raise DamagedError(f"{path.name}: {error}") from error
+    if len(bits) != -(-size // 8):
+        raise DamagedError(f"{path.name}: is cut off")
+    mask: Mask = np.unpackbits(bits, count=size) == 1
+    return mask
+
+
+def _checksum(array: Array) -> int:
+    return zlib.crc32(np.ascontiguousarray(array).data)
+
+
+def reached(name: str) -> None:
+    """Do nothing. Tests replace this function; callers look it up in this module."""
+
 
 # Attempts of a reader that the writer overtakes.
 _TRIES = 5
@@ -104,7 +208,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Flush the names of all files, then replace the manifest: from here on readers see them."""
     sync_folder(folder)
     replace_file(folder / "manifest", json.dumps({"schema": manifest.VERSION, **asdict(manifest)}))
-    crash_points.reached("manifest written")
+    reached("manifest written")
 
 
 def read_live(folder: Path, manifest: Manifest) -> Mask:
