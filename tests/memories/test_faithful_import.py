@@ -1,10 +1,15 @@
 """Imports as a whole: validity follows from notes, links find notes that arrive later, an error is one note's."""
 
+from datetime import UTC
+
 import pytest
 
+from explorer.links import memory_url
+from explorer.memory.page import MemoryPage
 from memories.models import Memory, MemoryLink
+from memories.queries import memory_details
 from tests.memories.imports import batch_counts, last_batch, run
-from tests.memories.test_following import follow, read
+from tests.memories.test_following import EVERYTHING, follow, read
 from transfer.formats import markdown
 
 pytestmark = pytest.mark.django_db
@@ -99,3 +104,13 @@ def test_one_note_that_cannot_be_read_is_all_that_is_lost(vault, monkeypatch):
     said = run(vault.root)
     assert batch_counts(last_batch()) == (3, 2, 0, 0, 1)
     assert "b.md: cannot be read, by a mistake of this program" in said
+
+
+def test_the_page_of_a_note_links_to_the_notes_that_it_names(vault):
+    vault("drinks/Green Tea.md", "---\ntitle: The tea\n---\nTea.")
+    vault("a.md", "See [[Green Tea#part|it]], [[The tea]] and [[Nowhere]].")
+    run(vault.root)
+    (detail,) = memory_details(EVERYTHING, [number("a.md")]).values()
+    body = MemoryPage(detail, None, UTC).body
+    assert body.count(f'href="{memory_url(number("drinks/Green Tea.md"))}"') == 2
+    assert "[[Nowhere]]" in body

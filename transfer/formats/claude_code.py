@@ -12,6 +12,7 @@ from typing import Any
 
 from memories.records import MAX_CONTENT
 from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord, read_guarded
+from transfer.formats.conversations import asked_title, conversation_text
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
 from transfer.formats.importer import Importer
 from transfer.formats.jsonl import records_of_lines
@@ -75,7 +76,7 @@ class _Transcript:
 
     def __init__(self) -> None:
         self.about: dict[str, str] = {}
-        self.turns: list[str] = []
+        self.turns: list[tuple[str, str]] = []
         self.size = 0
         self.titles: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -97,8 +98,8 @@ class _Transcript:
         if model := plain_text(message.get("model")):
             self.about["model"] = model
         if text := self._said(message):
-            self.turns.append(f"**{_TURNS[kind]}:**\n\n{text}")
-            self.size += len(self.turns[-1])
+            self.turns.append((_TURNS[kind], text))
+            self.size += len(text)
 
     def _said(self, message: Mapping[str, Any]) -> str:
         content = message.get("content")
@@ -137,8 +138,9 @@ def _session(document: Document, options: Options) -> Iterator[SourceRecord | Re
     draft.text("project", options.project, _folder_name(about.get("cwd", "")))
     draft.text("session", about.get("sessionId"))
     draft.text("agent", "claude-code")
-    draft.text("title", *(transcript.titles.get(kind) for kind in _TITLES))
-    draft.text("content", "\n\n".join(transcript.turns))
+    draft.text("title", *(transcript.titles.get(kind) for kind in _TITLES), asked_title(transcript.turns))
+    tools = ", ".join(f"{name} {count}" for name, count in transcript.tools.most_common(8) if name)
+    draft.text("content", conversation_text(transcript.turns, f"calls of tools: {tools}" if tools else ""))
     draft.moment("created_at", about.get("timestamp"))
     draft.moment("updated_at", about.get("last"))
     if branch := about.get("gitBranch"):
