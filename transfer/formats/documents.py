@@ -101,7 +101,7 @@ def read(path: Path, options: Options) -> Reading:
     ):
         raise NotReadableError(f"{path}: holds no documents ({', '.join(SUFFIXES)}).")
     # The resolved name, since the path may be `.`; a single file does not name a project.
-    project = options.project or (path.resolve().name if path.is_dir() else "")
+    project = options.project or markdown.project_of(path)
     done = 0
 
     def records() -> Records:

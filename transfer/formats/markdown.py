@@ -23,6 +23,7 @@ from urllib.parse import unquote
 from categories.paths import MAX_DEPTH
 from memories.records import MAX_CONTENT, MAX_LIST, MAX_TAG
 from text.highlight import first_heading, heading_text
+from transfer.formats import claude_code
 from transfer.formats.base import (
     ImportFailedError,
     NotReadableError,
@@ -41,7 +42,13 @@ from transfer.formats.sources import encoding_of
 from transfer.formats.trees import FileTree, TreeFile, is_skipped, storable_name
 from transfer.formats.type_rules import type_by_rule
 
-SUFFIXES = (".md", ".markdown")
+# The last are rules of Cursor.
+SUFFIXES = (".md", ".markdown", ".mdc")
+# Files in which people and agents write what an agent of a repository should know.
+AGENT_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", "copilot-instructions.md")
+_AGENT_FOLDERS = (".claude", ".github", ".cursor", "rules")
+# The memory of Claude Code for a repository, and the list of its files.
+_MEMORY_FOLDER, _MEMORY_INDEX = "memory", "MEMORY.md"
 # Files that users may expect to be imported along with the notes.
 _RECORD_SUFFIXES = (".jsonl", ".jsonl.gz")
 # A file that changed this lately may be changed again without a difference in its time.
@@ -114,7 +121,8 @@ def _states(path: Path) -> Iterator[tuple[str, os.stat_result]]:
     for folder, folders, names, opened in os.fwalk(path, onerror=_cannot_be_read):
         folders[:] = _read_folders(folders)
         place = f"{folder[begin:]}/" if folder[begin:] else ""
-        for name in sorted(name for name in names if name.lower().endswith(SUFFIXES) and not is_skipped(name)):
+        read = sorted(name for name in names if name.lower().endswith(SUFFIXES) and not is_skipped(name))
+        for name in (name for name in read if not _is_index(folder, name, read)):
             with contextlib.suppress(FileNotFoundError):
                 yield place + name, os.stat(name, dir_fd=opened)
 
@@ -139,6 +147,8 @@ def _reading(path: Path, options: Options, locations: Collection[str] | None = N
     tree = FileTree(path)
     every = list(tree.files())
     files = [file for file in every if file.suffix in SUFFIXES or not path.is_dir()]
+    beside = [file.name for file in files]
+    files = [file for file in files if not _is_index(str(path), file.name, beside)]
     chosen = files if locations is None else [file for file in files if file.name in locations]
     of_records = [file.name for file in every if file.name.lower().endswith(_RECORD_SUFFIXES)] if path.is_dir() else []
     if not files and locations is None:
@@ -147,7 +157,7 @@ def _reading(path: Path, options: Options, locations: Collection[str] | None = N
             f"{path}: holds no Markdown files ({', '.join(f'*{suffix}' for suffix in SUFFIXES)}).{here}"
         )
     # The resolved name, since the path may be `.`; a single file does not name a project.
-    project = options.project or (path.resolve().name if path.is_dir() else "")
+    project = options.project or project_of(path)
     done = 0
 
     def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
@@ -162,6 +172,25 @@ def _reading(path: Path, options: Options, locations: Collection[str] | None = N
             yield RefusedRecord(name, f"is not Markdown. {_RECORDS_HERE}")
 
     return Reading(records(), lambda: done / len(chosen) if chosen else None)
+
+
+def _is_index(folder: str, name: str, beside: Sequence[str]) -> bool:
+    """Whether a file only lists the memories of Claude Code that are beside it."""
+    return name == _MEMORY_INDEX and posixpath.basename(folder.rstrip("/")) == _MEMORY_FOLDER and len(beside) > 1
+
+
+def project_of(path: Path) -> str:
+    """The project of notes that name none: their folder, or the repository that they are about; empty for one note."""
+    path = path.resolve()
+    if path.name == _MEMORY_FOLDER and (about := claude_code.working_folder(path.parent)):
+        return claude_code.folder_name(about)
+    if path.name not in AGENT_FILES and path.parts[-2:] != (".cursor", "rules"):
+        return path.name if path.is_dir() else ""
+    repository = next((folder for folder in path.parents if (folder / ".git").exists()), None)
+    if repository is None and path.parent.name == ".claude":
+        # For all repositories of somebody.
+        return ""
+    return (repository or next((one for one in path.parents if one.name not in _AGENT_FOLDERS), path.parent)).name
 
 
 def _cannot_be_read(error: OSError) -> None:
@@ -344,6 +373,7 @@ def _give_type(relative: str, data: dict[str, Any], bare: str, folder: Folder, n
         headings = [heading_text(match["text"]) for match in _HEADING.finditer(bare)]
         tags = [tag.strip() for tag in _listed(data.get("tags")) if isinstance(tag, str)]
         kind, rule = type_by_rule(posixpath.dirname(relative), tags, headings, folder.rules)
+        kind = kind or ("instructions" if posixpath.basename(relative) in AGENT_FILES else "")
         data |= {"type": kind} if kind else {}
     if data.get("type") == "decision":
         data |= decision_fields(bare, data, notes)

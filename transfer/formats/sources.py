@@ -32,7 +32,7 @@ from transfer.formats.trees import UNREADABLE, archive_opened
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
 _SQLITE = b"SQLite format 3\0"
-_MARKDOWN = (".md", ".markdown")
+_MARKDOWN = (".md", ".markdown", ".mdc")
 _HEAD = 128 * 1024
 _CHUNK = 256 * 1024
 # As much is read of a JSON document to know it, if its first record is long.
