@@ -130,6 +130,11 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
         matched.renamed = {memory_id for memory_id, _ in renamed.values()}
         stored |= renamed
     for key, one in incoming:
+        if key not in stored and one.found.names and (gone := run.renames.find(key[0], one.record.content)):
+            run.note(one.location, f"was {gone.external_id!r} before: its memory #{gone.id} has the new name")
+            matched.renamed.add(gone.id)
+            stored[key] = (gone.id, gone.record_hash)
+    for key, one in incoming:
         known = stored.get(key)
         if known is None:
             matched.new.append(one)

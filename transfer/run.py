@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -21,6 +22,7 @@ from text.formatting import plural
 from transfer.formats.base import ImportFailedError, Options, Reading, RefusedRecord
 from transfer.formats.choices import with_values
 from transfer.formats.importer import Importer
+from transfer.renames import Renames, earlier_notes
 from transfer.state import ImportCounts, ImportObserver, WriteOptions
 from transfer.write import records_write
 
@@ -156,6 +158,11 @@ class _Attempt:
     tally: ImportCounts = field(default_factory=ImportCounts)
     refusals: list[RefusedRecord] = field(default_factory=list)
 
+    def _renames(self) -> Renames | None:
+        """The notes of earlier imports of the same folder or archive that are not at their places any more."""
+        places = () if self.observer else self.importer.places(self.path)
+        return Renames(partial(earlier_notes, self.origin, places)) if places else None
+
     def write(self, reading: Reading) -> int | None:
         """Read and write everything in one transaction. Returns the id of the batch, if one remains."""
         self.tally, self.refusals = ImportCounts(), []
@@ -183,6 +190,7 @@ class _Attempt:
                     refuse=refuse,
                     progress=self.progress,
                     observer=self.observer,
+                    renames=self._renames(),
                 )
                 if self.observer is None:
                     _refuse_nothing(self.tally, self.path, self.refusals)
@@ -235,6 +243,7 @@ def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord
         "vocabulary_made": tally.made,
         **{name: count for name, count in (("gone", tally.gone), ("conflicts", tally.conflicts)) if count},
         **({"copied": tally.copied} if tally.copied else {}),
+        **({"gone_notes": tally.gone_notes} if tally.gone_notes else {}),
     }
     batch.save()
     event = audit(

@@ -20,6 +20,7 @@ from access.key_rights import key_rights
 from access.keys import make_key
 from access.viewer import Viewer, may_write_everything, viewer_of_user
 from explorer.http import PageRequest, page_response, page_viewer, private, wants_fragment
+from text.formatting import memories as memories_text
 from text.formatting import when_text
 from transfer.discover import discoveries
 from transfer.follow.page import build_followed
@@ -43,6 +44,7 @@ from transfer.jobs import (
 from transfer.page import FIELD_LABELS, build_found, facts_of, label_of, outcome_text
 from transfer.previews import Preview, job_read_as, preview_of
 from transfer.queries import imported_paths, imports_open, imports_past, is_empty, sample_batch
+from transfer.renames import archive_gone, gone_notes
 from transfer.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from web.errors import Refusal
 from web.serving import public_site
@@ -182,6 +184,7 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         "report": (one.batch.report if one.batch else None) or {},
         "may_write_everything": everything,
         "part_size": PART,
+        "gone_notes": gone_notes(one.batch, viewer) if one.state == State.DONE else (),
         "complaints": (),
         "is_being_read": False,
         "preview": None,
@@ -243,6 +246,9 @@ def job_action(request: HttpRequest, job_id: int, action: str) -> HttpResponse:
             job_read_as(job=one, **_form_choices(request.POST))
         elif action == "cancel":
             job_cancel(job=one)
+        elif action == "archive" and one.batch:
+            count = archive_gone(one.batch, viewer)
+            messages.info(request, f"{memories_text(count)} archived. Each can be restored.")
         elif action == "undo":
             job_undo(job=one, viewer=viewer, force="force" in request.POST)
         else:

@@ -43,6 +43,7 @@ from transfer.blocks import AHEAD, Block, Incoming, blocks_read, one_thread
 from transfer.copies import copied
 from transfer.formats.base import Reading
 from transfer.match import Matched, Matcher, edited_since_import, project_of, refuse_edited, settled
+from transfer.renames import Renames
 from transfer.rows import Row, rows_finish, rows_write
 from transfer.state import ImportCounts, ImportObserver, ImportRun, WriteOptions
 from transfer.vocabulary import deferred_write
@@ -75,9 +76,14 @@ def records_write(
     refuse: Callable[[str, str], None],
     progress: Callable[[ImportCounts, float | None], None],
     observer: ImportObserver | None = None,
+    renames: Renames | None = None,
 ) -> ImportCounts:
-    """Import all records of a source. Call it in a transaction, and bump the corpus afterwards."""
+    """Import all records of a source. Call it in a transaction, and bump the corpus afterwards.
+
+    `renames` are the notes that the source had before and does not have any more.
+    """
     run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), observer)
+    run.renames = Renames(observer.gone_memories) if observer else renames or run.renames
     with _tune_import(), ExitStack() as stack:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
@@ -101,6 +107,12 @@ def records_write(
         if run.tally.created + run.tally.updated >= _ANALYZE_FROM // 10:
             _analyze(_SEARCHED)
     run.tally.made = dict(run.vocabulary.made)
+    if renames:
+        run.tally.gone_notes = [
+            {"id": one.id, "title": one.title, "place": one.external_id}
+            for one in renames.gone.values()
+            if one.state != Memory.State.SUPERSEDED
+        ]
     return run.tally
 
 

@@ -114,3 +114,53 @@ def test_the_page_of_a_note_links_to_the_notes_that_it_names(vault):
     body = MemoryPage(detail, None, UTC).body
     assert body.count(f'href="{memory_url(number("drinks/Green Tea.md"))}"') == 2
     assert "[[Nowhere]]" in body
+
+
+LONG = "# Tea\n\nSteep it for three minutes.\nUse fresh water.\nDrink it hot.\nShare it.\n"
+
+
+@pytest.mark.parametrize("text", [LONG, LONG.replace("hot", "warm"), f"---\ntags: tea\n---\n{LONG}"])
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_renamed_note_is_the_same_memory(vault, text, is_followed):
+    vault("Tea.md", LONG)
+    vault("b.md", "See [[Tea]].")
+    if is_followed:
+        follow(vault.root)
+    else:
+        run(vault.root)
+    before = number("Tea.md")
+    (vault.root / "Tea.md").unlink()
+    vault("drinks/Green tea.md", text)
+    if is_followed:
+        assert read(vault.root) == (0, 1, 0, 0)
+    else:
+        said = run(vault.root)
+        assert f"was 'Tea.md' before: its memory #{before} has the new name" in said
+    assert number("drinks/Green tea.md") == before
+    assert Memory.objects.filter(state="active").count() == 2
+
+
+def test_notes_that_are_gone_are_listed_and_archived(vault):
+    for name in ("a", "b", "c"):
+        vault(f"{name}.md", f"A note about {name}, and about nothing else.")
+    vault("d.md", "---\nid: d\nurl: https://tea.example\n---\nA note with an id and an address of its own.")
+    run(vault.root)
+    (vault.root / "a.md").unlink()
+    (vault.root / "b.md").unlink()
+    vault("e.md", "Something else that is new here, and long enough.")
+    said = run(vault.root)
+    assert "2 notes of earlier imports of" in said
+    assert "are no longer in it: a.md, b.md. --archive-gone archives them." in said
+    assert [one["place"] for one in last_batch().report["gone_notes"]] == ["a.md", "b.md"]
+    assert states()["a.md"][0] == "active"
+    assert "2 memories archived." in run(vault.root, archive_gone=True)
+    assert (states()["a.md"][0], states()["c.md"][0]) == ("archived", "active")
+    assert "no longer in it" not in run(vault.root)
+
+
+def test_a_single_note_says_nothing_about_others(vault):
+    vault("a.md", "A note that is imported with its folder.")
+    run(vault.root)
+    vault("b.md", "Another one, imported by itself.")
+    run(vault.root / "b.md", project="vault")
+    assert "gone_notes" not in last_batch().report

@@ -85,7 +85,7 @@ def bundle_importer(importers: Sequence[Importer]) -> Importer:
             yield from _archive_parts(path, options, lambda file: chosen(file, may_be_archive=False))
 
     about = "a ZIP archive of files in these formats"
-    own = Importer("files", about, _knows, read, _columns, parts)
+    own = Importer("files", about, _knows, read, _columns, parts, _places)
     return own
 
 
@@ -109,6 +109,18 @@ def _names(path: Path) -> list[str]:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/")]
     return sorted(name for name in names if not _is_skipped(name))
+
+
+def _places(path: Path) -> list[str]:
+    """The places of the documents of a bundle, below the folder that they share."""
+    names = [name for name in _names(path) if _is_note(name)]
+    top = _shared_top(names)
+    return [name.removeprefix(f"{top}/") for name in names] if len(names) > 1 else []
+
+
+def _shared_top(names: Iterable[str]) -> str:
+    tops = {PurePosixPath(name).parts[0] if "/" in name else "" for name in names}
+    return tops.pop() if len(tops) == 1 else ""
 
 
 def _count(path: Path) -> int:
@@ -158,8 +170,7 @@ def _folder_parts(folder: Path, choose: Choose) -> Generator[Part, None, None]:
 
 def _notes_part(folder: Path, names: Iterable[str]) -> Part:
     """The documents in a folder. If they share their topmost folder, that is what is imported."""
-    tops = {PurePosixPath(name).parts[0] if "/" in name else "" for name in names}
-    top = tops.pop() if len(tops) == 1 else ""
+    top = _shared_top(names)
     return Part("documents", folder / top, documents.IMPORTER, is_nameless=not top, suffixes=documents.SUFFIXES)
 
 

@@ -286,5 +286,6 @@ IMPORTER = Importer(
     "a folder of documents (text, Markdown, HTML, PDF), or one of them",
     knows,
     read,
+    places=markdown.places,
     previews_in_part=lambda path: knows(Source(path)),
 )

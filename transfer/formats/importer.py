@@ -52,6 +52,8 @@ class Importer:
     read: Callable[[Path, Options], Reading]
     columns: Callable[[Path, Options], Sequence[Column]] = lambda path, options: ()
     parts: Callable[[Path, Options], Generator["Part", None, None]] | None = None
+    places: Callable[[Path], Collection[str]] = lambda path: ()
+    """The places of all notes of a path, for formats whose notes may be renamed."""
     follow: Following | None = None
     """None for formats that are not followed: files that somebody exported once."""
     previews_in_part: Callable[[Path], bool] = lambda path: False

@@ -127,6 +127,11 @@ def _states(path: Path) -> Iterator[tuple[str, os.stat_result]]:
                 yield place + name, os.stat(name, dir_fd=opened)
 
 
+def places(path: Path) -> list[str]:
+    """The places of the notes of a folder; none for a single one, which says nothing about others."""
+    return [storable_name(place) for place, _ in _states(path)] if path.is_dir() else []
+
+
 def folders(path: Path) -> Iterator[str]:
     """The folder and those below it that are read."""
     for folder, below, _ in os.walk(path, onerror=_cannot_be_read):
@@ -504,5 +509,6 @@ IMPORTER = Importer(
     "a folder of Markdown files (*.md), or one such file",
     lambda source: knows(source.path),
     read,
+    places=places,
     follow=Following(stamp, parts, read_parts, folders),
 )

@@ -30,13 +30,14 @@ from transfer.formats.csv_table import columns_check
 from transfer.formats.dates import ORDERS
 from transfer.formats.importer import Importer
 from transfer.formats.registry import IMPORTERS, importer_for, importer_named
+from transfer.renames import archive_gone
 from transfer.run import ImportChoices, Outcome, import_path
 from transfer.state import ImportCounts
 from transfer.undo import BatchUndoRefusedError, ChangedSinceError, Undone, batch_undo
 from web.command_line import local_command
 
 SHOWN_REFUSALS = 20
-_NOT_FOLLOWED = ("dry_run", "overwrite", "keep_going", "unfollow", "all", "type", "dates")
+_NOT_FOLLOWED = ("dry_run", "overwrite", "keep_going", "unfollow", "all", "type", "dates", "archive_gone")
 _EXAMPLES = {"column": "NAME=FIELD, such as --column Note=content", "all": "FIELD=VALUE, such as --all type=decision"}
 _SECONDS_BETWEEN_LINES = 5
 
@@ -85,6 +86,11 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--dates", choices=ORDERS, default="", help="The order of dates such as 03/04/2026 that do not show it."
+        )
+        parser.add_argument(
+            "--archive-gone",
+            action="store_true",
+            help="Archive memories of notes that an earlier import of the same folder had, and it has no longer.",
         )
         parser.add_argument("--report", metavar="FILE", help="Write every refused record to a file, as JSON lines.")
         parser.add_argument(
@@ -135,6 +141,7 @@ class Command(BaseCommand):
             read_as = check_choices(_pairs("all", options["all"]), _pairs("type", options["type"]), options["dates"])
         except ColumnsError as error:
             raise CommandError(str(error)) from None
+        self.archives_gone = options["archive_gone"]
         choices = ImportChoices(
             options["project"],
             options["dry_run"],
@@ -190,6 +197,9 @@ class Command(BaseCommand):
                 progress=progress,
             )
         self._show(path, importer, outcome)
+        if outcome.batch_id and self.archives_gone:
+            count = archive_gone(ImportBatch.objects.get(pk=outcome.batch_id), command_viewer())
+            self.console.print(f"{memories(count)} archived.")
 
     @contextmanager
     def _progress(self, path: Path) -> Iterator[ProgressCall]:
@@ -249,6 +259,13 @@ class Command(BaseCommand):
         ):
             table.add_row(label, value)
         self.console.print(table)
+        if tally.gone_notes:
+            gone = ", ".join(str(one["place"]) for one in tally.gone_notes[:5])
+            self.console.print(
+                f"{plural(len(tally.gone_notes), 'note')} of earlier imports of {path} are no longer in it: {gone}"
+                f"{' …' if len(tally.gone_notes) > 5 else ''}. --archive-gone archives them.",
+                markup=False,
+            )
         if outcome.batch_id is None:
             self.console.print("A dry run: nothing was written.")
         elif tally.created or tally.updated or tally.made:
