@@ -20,6 +20,7 @@ from access.key_rights import key_rights
 from access.keys import make_key
 from access.viewer import Viewer, may_write_everything, viewer_of_user
 from explorer.http import PageRequest, page_response, page_viewer, private, wants_fragment
+from explorer.links import filter_url
 from text.formatting import memories as memories_text
 from text.formatting import when_text
 from transfer.discover import discoveries
@@ -43,7 +44,7 @@ from transfer.jobs import (
 )
 from transfer.page import FIELD_LABELS, build_found, facts_of, label_of, outcome_text
 from transfer.previews import Preview, job_read_as, preview_of
-from transfer.queries import imported_paths, imports_open, imports_past, is_empty, sample_batch
+from transfer.queries import changed_by, imported_paths, imports_open, imports_past, is_empty, only_source, sample_batch
 from transfer.renames import archive_gone, gone_notes
 from transfer.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from web.errors import Refusal
@@ -185,6 +186,8 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         "may_write_everything": everything,
         "part_size": PART,
         "gone_notes": gone_notes(one.batch, viewer) if one.state == State.DONE else (),
+        "changed": changed_by(one.batch, viewer) if one.state == State.DONE else (),
+        "source_url": filter_url("source", source) if (source := only_source(one.batch)) else "",
         "complaints": (),
         "is_being_read": False,
         "preview": None,

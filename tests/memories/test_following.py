@@ -354,7 +354,8 @@ def test_import_with_follow_is_reported_listed_and_stopped(notes, jsonl):
     assert failing(notes, "--follow", "--dry-run") == "--follow cannot be used with --dry-run."
     path = jsonl({"content": "Tea."})
     assert failing(path, "--follow") == (
-        f"{path}: jsonl is not followed, which these formats are: git, claude-mem, mcp-memory-service, claude-code, markdown."
+        f"{path}: jsonl is not followed, which these formats are: git, claude-mem, mcp-memory-service, claude-code,"
+        " markdown."
     )
     assert run(notes, "--unfollow") == f"{notes} is followed no longer. Its memories stay.\n"
     assert failing(notes, "--unfollow") == f"{notes}: is not followed. --list shows what is."

@@ -60,6 +60,9 @@ class Status(NamedTuple):
 def read_status(text: str) -> Status:
     """The state that a short text begins with, and the memory that it names as its successor or predecessor."""
     text = _STRUCK.sub("", text[:_LONGEST]).strip()
+    if "|" in text:
+        # The choices of a template.
+        return Status()
     if match := _PREDECESSOR.match(text):
         return Status(predecessor=match["older"].strip(" .*_"))
     successor = _SUCCESSOR.search(text)
