@@ -1,21 +1,66 @@
-"""Admin of memberships; of keys and the audit trail, which are read-only."""
+"""The admin of access, and of everything that is written through services with an audit event."""
 
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import Model, QuerySet
+from django.forms.models import ModelFormMetaclass
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
-from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from access.forms import AdminSignInForm
-from access.keys import key_state
 from access.models import ApiKey, AppGrant, AuditEvent, Invitation, Membership, SignInToken
-from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from access.services import membership_remove, membership_set
-from web.admin import OwnersOnly, ShownOnlyAdmin
+from access.viewer import Viewer, viewer_of_user
+from web.admin import CurationAdmin, ModelForm, OwnersOnly, ShownOnlyAdmin
+
+
+def admin_viewer(request: HttpRequest) -> Viewer:
+    """The viewer of the user signed in to the admin."""
+    return viewer_of_user(request.user, door=AuditEvent.Door.ADMIN)
+
+
+class AbstractForm(ModelFormMetaclass, ABCMeta):
+    """Metaclass of model forms with abstract methods."""
+
+
+# The errors of a change with their fields; None for errors of the whole form.
+Refused = Iterable[tuple[str | None, str]]
+
+
+class ServiceForm(ModelForm, metaclass=AbstractForm):
+    """A form whose last check is the service that stores it: its refusals become errors of the form."""
+
+    viewer: Viewer
+
+    def full_clean(self) -> None:
+        super().full_clean()
+        # Only if all else is valid: the page's transaction is committed even if the form shows errors.
+        if self.is_bound and not self.errors:
+            for field, message in self.write():
+                self.add_error(field, message)
+
+    @abstractmethod
+    def write(self) -> Refused:
+        """Store the change, or return the errors by field."""
+
+
+class ServiceAdmin(CurationAdmin):
+    """Rows that only services write, by ServiceForms."""
+
+    form: type[ServiceForm]
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = super().get_form(request, obj, change, **kwargs)
+        return type(form.__name__, (form,), {"viewer": admin_viewer(request)})
+
+    def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
+        """Do nothing: the form has called the service."""
+
 
 admin.site.login_form = AdminSignInForm
 
@@ -80,7 +125,7 @@ class ApiKeyAdmin(OwnersOnly, ShownOnlyAdmin):
 
     @admin.display(description="state", ordering="revoked_at")
     def shown_state(self, key: ApiKey) -> str:
-        return key_state(key, timezone.now())
+        return key.state
 
     @admin.display(description="rotate or revoke")
     def shown_page(self, key: ApiKey) -> SafeString:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -15,10 +15,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from access.key_rights import KeyRights
 from access.keys import MAX_PER_MINUTE
 from access.limits import attempts, sender
 from access.models import Membership
+from access.services import KeyRights
 from access.sign_in import known_browser
 from access.viewer import SCOPES
 from memories.models import Project
@@ -33,7 +33,39 @@ EXPIRES = {"30": "in 30 days", "90": "in 90 days", "365": "in a year", "": "neve
 EVERY = "every"
 
 
-class KeyForm(forms.Form):
+SCOPE_LABELS = {
+    "read": "search and read",
+    "write": "store, change and delete memories",
+    "curate": "change the vocabulary, and decide suggestions",
+}
+
+
+class RightsForm(forms.Form):
+    """Scopes, and projects: some of those that are offered, or every project, if that is offered by a label."""
+
+    def __init__(self, *args: Any, projects: Iterable[Project], every: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.offered = list(projects)
+        named = ((str(project.pk), _project_name(project)) for project in self.offered)
+        self.fields["projects"].choices = [*([(EVERY, every)] if every else []), *named]  # type: ignore[attr-defined]
+
+    def clean_projects(self) -> list[str]:
+        chosen: list[str] = self.cleaned_data["projects"]
+        if EVERY in chosen and len(chosen) > 1:
+            raise forms.ValidationError("Select all projects or some of them, not both.")
+        return chosen
+
+    def options(self) -> dict[str, Any]:
+        """The rights as keyword arguments of `access.keys.make_key` and `access.grants.grant_create`."""
+        chosen = self.cleaned_data["projects"]
+        return {
+            "scopes": self.cleaned_data["scopes"],
+            "projects": [project for project in self.offered if str(project.pk) in chosen],
+            "every_project": EVERY in chosen,
+        }
+
+
+class KeyForm(RightsForm):
     """A new key. Offers only the projects whose keys the user manages."""
 
     name = forms.CharField(max_length=200, label="Name", help_text="Shown in the audit trail.")
@@ -56,30 +88,26 @@ class KeyForm(forms.Form):
         help_text="Leave empty for the limit of this site.",
     )
 
-    def __init__(self, *args: Any, rights: KeyRights, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.rights = rights
-        every = [(EVERY, "All projects, including new ones")] if rights.every_project else []
-        self.fields["projects"].choices = [*every, *((str(p.pk), p.name or p.slug) for p in rights.projects)]  # type: ignore[attr-defined]  # a choice field
+    def __init__(self, *args: Any, rights: KeyRights) -> None:
+        every = "All projects, including new ones" if rights.every_project else ""
+        super().__init__(*args, projects=rights.projects, every=every)
 
-    def clean_projects(self) -> list[str]:
-        chosen: list[str] = self.cleaned_data["projects"]
-        if EVERY in chosen and len(chosen) > 1:
-            raise forms.ValidationError("Select all projects or some of them, not both.")
-        return chosen
-
-    def key_options(self) -> dict[str, Any]:
-        """The keyword arguments of `access.keys.make_key`."""
+    def options(self) -> dict[str, Any]:
         data = self.cleaned_data
-        days = data["expires"]
-        return {
-            "name": data["name"],
-            "scopes": data["scopes"],
-            "projects": [p for p in self.rights.projects if str(p.pk) in data["projects"]],
-            "every_project": EVERY in data["projects"],
-            "expires_at": timezone.now() + timedelta(days=int(days)) if days else None,
-            "requests_per_minute": data["requests_per_minute"],
-        }
+        expires_at = timezone.now() + timedelta(days=int(data["expires"])) if data["expires"] else None
+        own = {"name": data["name"], "expires_at": expires_at, "requests_per_minute": data["requests_per_minute"]}
+        return super().options() | own
+
+
+class ConnectForm(RightsForm):
+    """The choice of what an app may do: no more than it asks for, and no more than the person may."""
+
+    scopes = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple, initial=["read"], label="It may")
+    projects = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple, initial=[EVERY], label="In")
+
+    def __init__(self, *args: Any, scopes: list[str], projects: Iterable[Project]) -> None:
+        super().__init__(*args, projects=projects, every="All my projects, including future ones")
+        self.fields["scopes"].choices = [(scope, SCOPE_LABELS[scope]) for scope in scopes]  # type: ignore[attr-defined]
 
 
 def _project_name(project: Project) -> str:

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 
 from django.conf import settings
-from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
@@ -18,6 +17,7 @@ from access.keys import known_viewer
 from access.models import IdempotentReply
 from access.viewer import Viewer
 from web.errors import ApiError, UnauthorizedError
+from web.sql import execute
 
 HEADER = "Idempotency-Key"
 KEPT = timedelta(hours=24)
@@ -68,8 +68,7 @@ def idempotent(
 def _done_once(
     request: HttpRequest, view: Callable[[], HttpResponse], owner: str, key: str, asked: str
 ) -> HttpResponse:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"idempotency:{owner}:{key}"])
+    execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"idempotency:{owner}:{key}"])
     known = IdempotentReply.objects.filter(owner=owner, key=key, at__gt=timezone.now() - KEPT).first()
     if known is not None:
         return _repeated(request, known, asked)

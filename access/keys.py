@@ -21,12 +21,10 @@ from django.utils import timezone
 from ninja.security import APIKeyCookie, APIKeyHeader, HttpBearer
 from ninja.utils import check_csrf
 
-from access.audit import audit
 from access.limits import Allowance, buckets, seen_keys, sender, wrong_keys
 from access.models import ApiKey, AuditEvent
-from access.viewer import SCOPES, Viewer, viewer_of_key, viewer_of_user
+from access.viewer import SCOPES, Viewer, audit, viewer_of_key, viewer_of_user
 from memories.models import Project
-from text.formatting import day_text
 from web.errors import Refusal, UnauthorizedError
 
 logger = logging.getLogger("mnemoscope.keys")
@@ -219,10 +217,8 @@ def rotate_key(*, key: ApiKey, viewer: Viewer, grace: timedelta) -> NewKey:
     # A lock by id: the only form that works on a distributed table.
     stored = ApiKey.objects.select_for_update().get(pk=key.pk)
     now = timezone.now()
-    if stored.revoked_at or (stored.expires_at and stored.expires_at <= now):
-        raise KeyRefusedError(
-            f"The key {stored.prefix}… is no longer active ({key_state(stored, now)}): create a new one."
-        )
+    if not stored.is_live:
+        raise KeyRefusedError(f"The key {stored.prefix}… is no longer active ({stored.state}): create a new one.")
     if stored.acts_for_id:
         raise KeyRefusedError(f"{stored.name} renews its key itself.")
     new = make_key(
@@ -254,15 +250,6 @@ def revoke_key(*, key: ApiKey, viewer: Viewer) -> bool:
     key.refresh_from_db(fields=["revoked_at"])
     audit(viewer, "api_key_revoke", key, before=before, after=_audit_fields(key))
     return True
-
-
-def key_state(key: ApiKey, now: datetime) -> str:
-    """The state of a key in words."""
-    if key.revoked_at:
-        return f"revoked {day_text(key.revoked_at)}"
-    if key.expires_at is None:
-        return "active"
-    return f"{'expired' if key.expires_at <= now else 'active until'} {day_text(key.expires_at)}"
 
 
 def live_keys() -> QuerySet[ApiKey]:

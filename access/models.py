@@ -9,6 +9,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 
+from text.formatting import day_text
+
 
 class Membership(models.Model):
     """A person's role in a project."""
@@ -92,6 +94,20 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is neither revoked nor expired."""
+        return self.revoked_at is None and (self.expires_at is None or self.expires_at > timezone.now())
+
+    @property
+    def state(self) -> str:
+        """Its state in words."""
+        if self.revoked_at:
+            return f"revoked {day_text(self.revoked_at)}"
+        if self.expires_at is None:
+            return "active"
+        return f"{'active until' if self.is_live else 'expired'} {day_text(self.expires_at)}"
 
     def shown_projects(self) -> str:
         """Its projects in words."""

@@ -26,9 +26,8 @@ from django.urls import path, reverse
 from django.utils.crypto import constant_time_compare, salted_hmac
 from django.views.decorators.http import require_POST, require_safe
 
-from access.audit import audit
-from access.claims import merge_claims, roles_from_claims
-from access.viewer import viewer_of_user
+from access.services import merge_claims, roles_from_claims
+from access.viewer import audit, viewer_of_user
 
 logger = logging.getLogger("mnemoscope.sign_in")
 PROVIDER = "oidc"

@@ -1,20 +1,86 @@
-"""Writes to memberships and invitations. Callers check who may write them."""
+"""Memberships and invitations, and the rights of those who administer: a superuser everything, an admin of projects
+their people and keys.
+
+Keys belong to their projects, not to their creator: when an admin leaves, the other admins still manage them.
+"""
 
 import secrets
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from django.contrib.auth.models import User
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from access.audit import audit
-from access.key_rights import key_rights
-from access.models import Invitation, Membership
+from access.models import ApiKey, Invitation, Membership
 from access.sign_in import token_hash
-from access.viewer import Viewer, viewer_of_user
+from access.viewer import SCOPES, Viewer, audit, viewer_of_user
 from memories.models import Project
 from web.errors import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRights:
+    """The projects that a user administers, and whether these are all, including new ones."""
+
+    projects: tuple[Project, ...]
+    every_project: bool = False
+    user_id: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.every_project or bool(self.projects)
+
+    def people(self) -> QuerySet[User]:
+        """The active accounts that the user may give roles: all, or the members of these projects."""
+        active = User.objects.filter(is_active=True).order_by("username")
+        if self.every_project:
+            return active
+        return active.filter(Exists(Membership.objects.filter(user=OuterRef("pk"), project__in=self.projects)))
+
+    def memberships(self) -> QuerySet[Membership]:
+        """The roles in these projects, by person."""
+        of_these = Membership.objects.filter(project__in=self.projects).select_related("user", "project")
+        return of_these.order_by("user__username", "project__slug")
+
+    def invitations(self) -> QuerySet[Invitation]:
+        """The open invitations to these projects alone."""
+        others = Invitation.projects.through.objects.filter(invitation_id=OuterRef("pk"))
+        return (
+            Invitation.objects.filter(
+                ~Exists(others.exclude(project__in=self.projects)),
+                used_at=None,
+                revoked_at=None,
+                expires_at__gt=timezone.now(),
+            )
+            .select_related("created_by")
+            .prefetch_related("projects")
+        )
+
+    def keys(self) -> QuerySet[ApiKey]:
+        """The managed keys by name, none that also sees another project; and those of apps that act for the user."""
+        keys = ApiKey.objects.prefetch_related("projects").select_related("created_by", "acts_for")
+        keys = keys.order_by("name", "-pk")
+        if self.every_project:
+            return keys
+        visible = ApiKey.projects.through.objects.filter(apikey_id=OuterRef("pk"))
+        own = [project.pk for project in self.projects]
+        only_own = Exists(visible) & ~Exists(visible.exclude(project_id__in=own)) & Q(every_project=False)
+        return keys.filter(only_own | Q(acts_for=self.user_id, acts_for__isnull=False))
+
+
+def key_rights(user: AbstractBaseUser | AnonymousUser) -> KeyRights:
+    """The rights of a signed-in user."""
+    if not isinstance(user, User) or not user.is_active:
+        return KeyRights(())
+    if user.is_superuser:
+        return KeyRights(tuple(Project.objects.order_by("slug")), every_project=True, user_id=user.pk)
+    own = Membership.objects.filter(user=user, role=Membership.Role.ADMIN).values("project_id")
+    return KeyRights(tuple(Project.objects.filter(pk__in=own).order_by("slug")), user_id=user.pk)
+
 
 Role = Membership.Role
 _RANKS = {role: rank for rank, role in enumerate(Role)}
@@ -180,3 +246,51 @@ def account_create(*, token: str, username: str, password: str) -> User:
     audit(viewer_of_user(user), "user_create", user, after={"username": username})
     invitation_accept(token=token, user=user)
     return user
+
+
+def merge_claims(userinfo: dict[str, Any], identity: dict[str, Any]) -> dict[str, Any]:
+    """The claims of a signed identity, and further ones that the provider answers.
+
+    An address is verified if a source says so of this very address: the other one may have another address.
+    """
+    merged = {**userinfo, **identity}
+    address = merged.get("email")
+    sources = (source for source in (userinfo, identity) if source.get("email") == address)
+    return {**merged, "email_verified": any(_is_true(source.get("email_verified")) for source in sources)}
+
+
+def _is_true(value: object) -> bool:
+    # Some providers write it as text.
+    return value is True or value == "true"
+
+
+@transaction.atomic
+def roles_from_claims(user: User, claims: dict[str, Any]) -> None:
+    """Give the highest role that a claim stands for in each project that the rules name, and end others there."""
+    rules = settings.OIDC_ROLES
+    if not rules:
+        return
+    named = {project for *_, project in rules}
+    projects = Project.objects.all() if "*" in named else Project.objects.filter(slug__in=named)
+    held = {membership.project_id: membership for membership in Membership.objects.filter(user=user)}
+    # It decides for every project, like whoever wrote the rules.
+    viewer = Viewer(None, frozenset(SCOPES), None, user_id=user.pk)
+    for project in projects:
+        roles = [
+            Role(role)
+            for claim, value, role, slug in rules
+            if slug in ("*", project.slug) and value in _values(claims, claim)
+        ]
+        if roles:
+            role = max(roles, key=_RANKS.__getitem__)
+            membership_set(user=user, project=project, role=role, viewer=viewer, note="by claims")
+        elif project.pk in held:
+            membership_remove(membership=held[project.pk], viewer=viewer)
+
+
+def _values(claims: dict[str, Any], claim: str) -> list[str]:
+    """The values of a claim by which rules give roles. Anybody may claim an address that is not verified."""
+    if claim not in claims or (claim == "email" and claims.get("email_verified") is not True):
+        return []
+    value = claims[claim]
+    return [str(one) for one in value] if isinstance(value, list) else [str(value)]

@@ -3,9 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from access.connect_views import connect
-from access.people_views import invitation_withdraw, join, people, role
-from access.views import SignIn, account, key_revoke, key_rotate, keys
+from access.views import SignIn, account, connect, invitation_withdraw, join, key_revoke, key_rotate, keys, people, role
 
 app_name = "access"
 urlpatterns = [

@@ -1,9 +1,11 @@
-"""Viewers: the projects that a user or key may see, and what they may change."""
+"""Viewers: the projects that a user or key may see, and what they may change; and the audit trail of their changes."""
 
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
+from typing import Any
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.db.models import Model
 
 from access.models import ApiKey, AuditEvent, Membership
 
@@ -104,3 +106,40 @@ def _in_both(projects: frozenset[int] | None, others: frozenset[int] | None) -> 
     if projects is None or others is None:
         return others if projects is None else projects
     return projects & others
+
+
+def audit(
+    viewer: Viewer,
+    verb: str,
+    subject: Model,
+    *,
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+    batch_id: int | None = None,
+    note: str = "",
+) -> AuditEvent:
+    """Record a change: who made it and through which interface."""
+    return AuditEvent.objects.create(
+        user_id=viewer.user_id,
+        api_key_id=viewer.api_key_id,
+        door=viewer.door,
+        verb=verb,
+        subject_type=subject._meta.model_name or "",
+        subject_id=subject.pk,
+        before=before,
+        after=after,
+        batch_id=batch_id,
+        note=note,
+    )
+
+
+def last_event_of(viewer: Viewer) -> datetime | None:
+    """When a viewer last changed anything; None for who has changed nothing, or is nobody in particular."""
+    if viewer.api_key_id is not None:
+        events = AuditEvent.objects.filter(api_key=viewer.api_key_id)
+    elif viewer.user_id is not None:
+        events = AuditEvent.objects.filter(user=viewer.user_id)
+    else:
+        return None
+    # Uses auditevent_key_idx or auditevent_user_idx.
+    return events.order_by("-at").values_list("at", flat=True).first()

@@ -1,29 +1,48 @@
-"""The sign-in page, by one-time link or password, and the pages of one's account and of keys."""
+"""The pages of access: signing in, one's account, keys, people and invitations, and apps that act for somebody."""
 
 from typing import Any, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import login, update_session_auth_hash
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.forms import AuthenticationForm, UserCreationForm
 from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView
 from django.core.exceptions import NON_FIELD_ERRORS, PermissionDenied
+from django.core.paginator import Paginator
+from django.core.signing import BadSignature
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from access.audit import audit
-from access.forms import KeyForm, PasswordForm, SignInForm
-from access.key_rights import KeyRights, key_rights, shown_keys
+from access.forms import SCOPE_LABELS, ConnectForm, InvitationForm, KeyForm, PasswordForm, RoleForm, SignInForm
+from access.grants import APP_SCOPES, ConsentRequest, grant_create
 from access.keys import GRACE, KeyRefusedError, NewKey, live_keys, make_key, revoke_key, rotate_key
 from access.models import ApiKey, Membership
+from access.services import (
+    InvitationRefusedError,
+    KeyRights,
+    LastAdminError,
+    account_create,
+    invitation_accept,
+    invitation_create,
+    invitation_find,
+    invitation_revoke,
+    key_rights,
+    membership_remove,
+    membership_set,
+)
 from access.sign_in import remember_browser, sign_in_token_redeem
-from access.viewer import viewer_of_user
-from web.serving import public_site
+from access.viewer import audit, viewer_of_user
+from memories.models import Project
+from web.middleware import CONTENT_SECURITY_POLICY
+from web.serving import is_for_this_machine, public_address, public_site
 
 
 class SignIn(LoginView):
@@ -88,8 +107,7 @@ def account(request: HttpRequest) -> HttpResponse:
 
         context |= linked_accounts(request)
     response = render(request, "access/account.html", context, status=422 if form and form.errors else 200)
-    response["Cache-Control"] = "private, no-store"
-    return response
+    return _not_stored(response)
 
 
 # --- keys --------------------------------------------------------------------------------------------------------
@@ -105,7 +123,7 @@ def keys(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and not rights:
         raise PermissionDenied("Only admins of projects can create keys: ask one of them.")
     if request.method == "POST" and form.is_valid():
-        new = make_key(**form.key_options(), viewer=viewer_of_user(request.user))
+        new = make_key(**form.options(), viewer=viewer_of_user(request.user))
         form = KeyForm(rights=rights)
     return _keys_page(request, rights, form=form, new=new)
 
@@ -149,11 +167,165 @@ def _keys_page(
         "error": error,
         "site": site,
         "may_create": bool(rights),
-        "keys": shown_keys(rights.keys()),
+        "keys": sorted(rights.keys(), key=lambda key: not key.is_live),
         "limit": settings.API_REQUESTS_PER_MINUTE,
     }
     failed = 422 if form.errors else status
     response = render(request, "access/keys.html", context, status=failed)
-    # The page may contain a key.
+    return _not_stored(response)
+
+
+PAGE = 200
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def people(request: HttpRequest) -> HttpResponse:
+    """Roles and open invitations, and the forms for more of them. A new link is shown once."""
+    rights = _rights(request)
+    form = InvitationForm(request.POST or None, projects=_projects(rights))
+    link = ""
+    if request.method == "POST" and form.is_valid():
+        token = invitation_create(**form.invitation_options(), created_by=cast(User, request.user))[1]
+        link = public_address(request, reverse("access:join", args=[token]))
+        form = InvitationForm(projects=_projects(rights))
+    context = {
+        "form": form,
+        "link": link,
+        "is_for_this_machine": is_for_this_machine(link),
+        "role_form": _role_form(rights),
+        "roles": Membership.Role.choices,
+        "page": Paginator(rights.memberships(), PAGE).get_page(request.GET.get("page")),
+        "invitations": rights.invitations(),
+        "superusers": rights.people().filter(is_superuser=True) if rights.every_project else (),
+    }
+    response = render(request, "access/people.html", context, status=422 if form.errors else 200)
+    return _not_stored(response)
+
+
+@require_POST
+@login_required
+def role(request: HttpRequest) -> HttpResponse:
+    """Give somebody a role, or end it."""
+    form = _role_form(_rights(request), request.POST)
+    if not form.is_valid():
+        messages.error(request, " ".join(str(error) for errors in form.errors.values() for error in errors))
+        return redirect("access:people")
+    person, project, chosen = (form.cleaned_data[name] for name in ("person", "project", "role"))
+    viewer = viewer_of_user(request.user)
+    try:
+        if chosen:
+            membership_set(user=person, project=project, role=Membership.Role(chosen), viewer=viewer)
+            messages.info(request, f"{person} is {chosen} of {project} now.")
+        elif held := Membership.objects.filter(user=person, project=project).first():
+            membership_remove(membership=held, viewer=viewer)
+            messages.info(request, f"{person} has no access to {project} any more.")
+    except LastAdminError as error:
+        messages.error(request, error.explanation)
+    return redirect("access:people")
+
+
+@require_POST
+@login_required
+def invitation_withdraw(request: HttpRequest, invitation_id: int) -> HttpResponse:
+    invitation = get_object_or_404(_rights(request).invitations(), pk=invitation_id)
+    invitation_revoke(invitation=invitation, viewer=viewer_of_user(request.user))
+    messages.info(request, "The invitation is withdrawn: its link no longer works.")
+    return redirect("access:people")
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+def join(request: HttpRequest, token: str) -> HttpResponse:
+    """Accept an invitation, signed in or with a new account."""
+    try:
+        return _join(request, token)
+    except InvitationRefusedError as error:
+        return render(request, "access/join.html", {"refusal": error}, status=error.status)
+
+
+def _join(request: HttpRequest, token: str) -> HttpResponse:
+    invitation, projects = invitation_find(token)
+    known = request.user if isinstance(request.user, User) else None
+    form: UserCreationForm[User] | None = None if known else UserCreationForm(request.POST or None)
+    if request.method == "POST":
+        if known:
+            invitation_accept(token=token, user=known)
+            return redirect("explorer:explore")
+        if form and form.is_valid():
+            data = form.cleaned_data
+            user = account_create(token=token, username=data["username"], password=data["password1"])
+            login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+            return redirect("explorer:explore")
+    context = {"invitation": invitation, "projects": projects, "form": form, "refusal": None}
+    response = render(request, "access/join.html", context, status=422 if form and form.errors else 200)
+    return _not_stored(response)
+
+
+def _rights(request: HttpRequest) -> KeyRights:
+    rights = key_rights(request.user)
+    if not rights:
+        raise PermissionDenied("Only admins of projects see who else is there: ask one of them.")
+    return rights
+
+
+def _projects(rights: KeyRights) -> QuerySet[Project]:
+    return Project.objects.filter(pk__in=[project.pk for project in rights.projects]).order_by("slug")
+
+
+def _role_form(rights: KeyRights, data: QueryDict | None = None) -> RoleForm:
+    # Two forms on the page have a field of this name.
+    return RoleForm(data, people=rights.people(), projects=_projects(rights), auto_id="give_%s")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def connect(request: HttpRequest) -> HttpResponse:
+    """Ask the person, and go back to the app with the answer."""
+    try:
+        asked = ConsentRequest.read(request.GET.get("request", ""))
+    except BadSignature:
+        return render(request, "access/connect.html", {"is_spent": True}, status=400)
+    person = cast(User, request.user)
+    viewer = viewer_of_user(person)
+    visible = Project.objects.order_by("slug")
+    if viewer.project_ids is not None:
+        visible = visible.filter(pk__in=viewer.project_ids)
+    scopes = [scope for scope in APP_SCOPES if scope in asked.scopes and scope in viewer.scopes]
+    form = ConnectForm(request.POST or None, scopes=scopes, projects=list(visible))
+    if request.method == "POST":
+        if "deny" in request.POST:
+            return _back(asked, error="access_denied")
+        if form.is_valid():
+            return _back(asked, code=grant_create(asked=asked, user=person, **form.options()))
+    context = {"asked": asked, "form": form, "host": _origin(asked.redirect_uri), "may_nothing": not scopes}
+    context |= {"unticked": [SCOPE_LABELS[scope] for scope in scopes if scope != "read"], "is_spent": False}
+    response = render(request, "access/connect.html", context, status=422 if form.errors else 200)
+    # The form leads back to the app, to which browsers apply the policy as well.
+    own = f"form-action 'self' {_origin(asked.redirect_uri)}"
+    response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY.replace("form-action 'self'", own)
+    return _not_stored(response)
+
+
+def _origin(uri: str) -> str:
+    """The part of an address that browsers compare: scheme and host, or the own scheme of an app."""
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") else f"{parts.scheme}:"
+
+
+def _back(asked: ConsentRequest, **answer: str) -> HttpResponse:
+    parts = urlsplit(asked.redirect_uri)
+    if asked.state is not None:
+        answer["state"] = asked.state
+    query = urlencode([*parse_qsl(parts.query, keep_blank_values=True), *answer.items()])
+    response = HttpResponse(status=302)
+    # Not one of Django's redirects, which refuse the schemes of apps; the address was checked when the app registered.
+    response["Location"] = parts._replace(query=query).geturl()
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def _not_stored(response: HttpResponse) -> HttpResponse:
+    """A page that may contain a key, or a link that lets somebody in."""
     response["Cache-Control"] = "private, no-store"
     return response

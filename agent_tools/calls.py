@@ -1,6 +1,8 @@
 """A call of a tool: what a tool is, how its arguments are read, and how an error is explained to the model."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -8,36 +10,116 @@ from pydantic import BaseModel, ValidationError
 
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
-from agent_tools.outputs import Shape
-from agent_tools.rendering import OutputOptions
-from agent_tools.result_ids import items_of as items_of
-from agent_tools.result_ids import replace_ids_of_results
+from agent_tools.rendering import DATES, OutputOptions
+from categories.queries import CategoryNode, Term, category_nodes, concept_terms, entity_terms
+from categories.texts import as_projects, known_terms
 from explorer.categories.visible_tree import CategoryNotFoundError
+from explorer.graph.node_reads import relationship_detail
 from explorer.graph.path_page import PathEndError
 from explorer.graph.queries import NameUnknownError
-from memories.history import EventNotFoundError
 from memories.records import MemoryRecord
 from memories.refusals import (
     AlreadyExistsError,
     ChangeRefusedError,
+    EventNotFoundError,
     MemoryNotFoundError,
     NotAllowedError,
     NoVersionError,
     SuccessorError,
     VersionConflictError,
 )
-from search.facets import FACETS
+from search.facets import FACET, FACETS
 from search.query import ALIASES, FacetScope, SearchQuery
+from search.result import HitDetail
+from search.run import run
 from text.formatting import legible
 from web.errors import ApiError, close_to
 from web.params import Pair, Params, QueryError, unknown_parameter
 from web.responses import error_of, error_of_input
 from web.validation import Problem, field_names
 
+
+def items_of(value: Any) -> Iterator[Any]:
+    if value is None:
+        return
+    if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+        # Some clients send lists as strings.
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            yield value
+            return
+    yield from value if isinstance(value, list) else [value]
+
+
+# The ids of what is no memory, as unified results have them.
+_KIND_AND_ID = re.compile(r"(memory|entity|concept|category|relationship):(\d{1,18})")
+_TERMS: dict[str, Callable[[Collection[int]], Mapping[int, CategoryNode | Term]]] = {
+    "category": category_nodes,
+    "concept": concept_terms,
+    "entity": entity_terms,
+}
+_OF_MEMORIES = {"id", "ids", "anchor", "target", "evidence"}
+_OF_TERMS = {"to", "term", "other", "target", "parent", "sources"}
+_BEHIND = 5
+
+
+def replace_ids_of_results(arguments: dict[str, Any], viewer: Viewer, scope: str) -> dict[str, Any]:
+    """The arguments with the ids of results as each of them takes it: in a filter or a record, the term; where memories
+    are read, the newest memories that carry the term or support the fact.
+    """
+
+    def plain(key: str, item: Any) -> list[Any]:
+        found = _KIND_AND_ID.fullmatch(item.strip()) if isinstance(item, str) else None
+        if found is None:
+            return [item]
+        kind, number_of = found[1], int(found[2])
+        name = ALIASES.get(key, key).lstrip("-")
+        if kind == name and kind in _TERMS:
+            term = _term_of(kind, number_of, viewer)
+            is_of_record = kind == "entity" and scope == "write"
+            return [{"name": term.label, "type": term.type} if is_of_record else term.value]
+        if kind == name or (name in _OF_TERMS and scope == "curate") or (name == "to" and kind in FACET):
+            return [str(number_of)]
+        if name not in _OF_MEMORIES or (kind != "memory" and scope not in ("", "read")):
+            return [item]
+        return [number_of] if kind == "memory" else _memories_behind(kind, number_of, viewer)
+
+    changed: dict[str, Any] = {}
+    for key, value in arguments.items():
+        items = list(items_of(value))
+        if any(isinstance(item, str) and _KIND_AND_ID.fullmatch(item.strip()) for item in items):
+            found = [one for item in items for one in plain(key, item)]
+            changed[key] = found if isinstance(value, list) or key == "ids" else found[0]
+    return {**arguments, **changed}
+
+
+def _term_of(kind: str, number_of: int, viewer: Viewer) -> Term:
+    """The term of an id. Its number alone may be the name of another one."""
+    found = _TERMS[kind](known_terms(kind, [number_of], as_projects(viewer.project_ids))).get(number_of)
+    if found is None:
+        raise ApiError(404, "not_found", f"There is no {kind}:{number_of} that you can see.")
+    return Term(found.id, found.path, found.path) if isinstance(found, CategoryNode) else found
+
+
+def _memories_behind(kind: str, number_of: int, viewer: Viewer) -> list[int]:
+    """The best evidence of a fact, or the newest memories that carry a term."""
+    if kind == "relationship":
+        detail = relationship_detail(number_of, viewer)
+        ids = [hit.id for hit in detail.evidence[:_BEHIND]] if detail else []
+    else:
+        carrying: dict[str, Any] = {kind: (str(number_of),), "page_size": _BEHIND}
+        hits = run(SearchQuery(**carrying), viewer, include_facets=False, detail=HitDetail.INDEX).hits
+        ids = [hit.id for hit in hits]
+    if not ids:
+        raise ApiError(404, "not_found", f"No memory that you can see stands behind {kind}:{number_of}.")
+    return ids
+
+
 Arguments = dict[str, Any]
+Shape = dict[str, dict[str, Any]]
+"""The fields of a reply as data, each with its schema."""
 FACETS_ARGUMENT = "facets"
-# The key of the dates among the facets.
-DATES = "date"
 # The facets that may be counted: by their names, and the dates.
 COUNTABLE = {
     **{name: spec.key for spec in FACETS for name in (spec.key, spec.api_name)},
@@ -80,10 +162,18 @@ def pairs_of_arguments(arguments: Arguments) -> list[tuple[str, str]]:
     return pairs
 
 
+def wrong_argument(name: str, what: str, suggestion: str) -> QueryError:
+    """The error of one argument."""
+    return QueryError([Problem(name, what, suggestion)])
+
+
+def with_size(pairs: list[Pair], size: int) -> list[Pair]:
+    """The pairs with a size of pages, unless they have one."""
+    return pairs if {"limit", "page_size"} & {key for key, _ in pairs} else [*pairs, ("page_size", str(size))]
+
+
 def query_of(arguments: Arguments, size: int) -> SearchQuery:
-    pairs = pairs_of_arguments(arguments)
-    if not {"limit", "page_size"} & {key for key, _ in pairs}:
-        pairs.append(("page_size", str(size)))
+    pairs = with_size(pairs_of_arguments(arguments), size)
     return count_results(SearchQuery.from_pairs(pairs), pairs)
 
 

@@ -5,8 +5,7 @@ from urllib.parse import urljoin
 
 from access.viewer import Viewer
 from agent_tools.calls import Arguments, pairs_of_arguments
-from agent_tools.rendering import encode
-from agent_tools.rows import hidden_line, warning_lines
+from agent_tools.rendering import encode, hidden_line, warning_lines
 from explorer.explore.timeline_api import index_row
 from explorer.links import memory_url
 from memories.queries import memory_details

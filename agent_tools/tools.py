@@ -1,12 +1,12 @@
-"""The tools of agents: each builds a query, runs it, and renders flat rows. Independent of transports."""
+"""The tools for memories: each builds a query, runs it, and renders flat rows. Independent of transports."""
 
+import json
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from access.viewer import Viewer
 from agent_tools.calls import (
-    DATES,
     Arguments,
     items_of,
     pairs_of_arguments,
@@ -14,48 +14,49 @@ from agent_tools.calls import (
     read_model,
     split_facets,
     split_output_options,
+    wrong_argument,
 )
-from agent_tools.rendering import render_rows, unified_head, unified_row
-from agent_tools.rows import (
-    call_text,
-    changes_text,
+from agent_tools.rendering import (
+    DATES,
+    CellValue,
+    OutputOptions,
     ids_text,
+    index_cells,
     index_rows,
     known_line,
-    last_event,
     next_page,
     page_head,
+    render_rows,
+    unified_head,
+    unified_row,
     warning_lines,
     whole_memory,
-    written,
 )
+from curation.suggestions.queries import duplicate_pairs
+from explorer.explore.take_out import search_arguments
 from explorer.explore.timeline_api import cut_title
 from explorer.memory.batch_api import Batch, batch_of
-from memories.history import rivals_of, superseded_by
-from memories.models import Memory, Project
+from explorer.sessions.context import ContextRequest
+from explorer.sessions.context import session_context as context_of
 from memories.recalls import recalled
-from memories.records import SUPERSEDES_REL, MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
-from memories.services import memory_create, memory_link, memory_update, memory_upsert
+from memories.records import MemoryId
 from search.facets import FACET
+from search.query import SearchQuery
 from search.result import HitDetail
 from search.run import run
-from search.similar import near_duplicates
+from search.saved_views import count_views, openable_views
+from search.similar import MAX_SIMILAR_TEXT, SimilarRequest, similar_memories, similar_to_text
 from search.timeline import TimelineRequest, timeline
 from search.unified.service import unified
-from web.errors import close_to
-from web.params import QueryError
-from web.validation import Problem
+from text.formatting import number
+from web.params import Params, Text
 
 INDEX_SIZE = 20
 # The number of values listed for a facet; a note tells if there are more.
 FACET_VALUES = 10
 COUNTED_VALUES = 50
-_NAMED_SHOWN = 5
 # The facets of `retrieve_memory`, as its specification names them.
 _COUNTED_FACETS = ("type", "tag", DATES)
-
-
-# --- tools -------------------------------------------------------------------------------------------------------
 
 
 def search(arguments: Arguments, viewer: Viewer) -> str:
@@ -112,7 +113,7 @@ def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
     query = query_of(rest, 10)
     if query.is_unified:
         wrong = "unified finds more than memories, and retrieve_memory returns memories alone"
-        raise QueryError([Problem("mode", wrong, 'call search(mode="unified", …), or leave mode out here')])
+        raise wrong_argument("mode", wrong, 'call search(mode="unified", …), or leave mode out here')
     result = run(query, viewer, facet_limit=COUNTED_VALUES, detail=HitDetail.INDEX)
     found, _, _ = batch_of(Batch(ids=[hit.id for hit in result.hits]), viewer) if result.hits else ([], [], [])
     rows = [whole_memory(detail) for detail in found]
@@ -120,105 +121,81 @@ def retrieve_memory(arguments: Arguments, viewer: Viewer) -> str:
     return render_rows(head, "memories", rows, options, next_page(query))
 
 
-def store_memory(arguments: Arguments, viewer: Viewer) -> str:
-    given = dict(arguments)
-    version = read_model(VersionRef, {"if_match": given.pop("if_match", "")}).if_match
-    record = read_model(StrictMemoryRecord, given)
-    if record.id:
-        memory, is_new = memory_upsert(record=record, viewer=viewer, if_version=version)
-    elif version:
-        raise QueryError([Problem("if_match", "goes with external_id", "or call update_memory(id=…, if_match=…)")])
+_VIEWS = 100
+
+
+class SimilarTo(Params):
+    """The memory or the text to compare with; without either, the pairs that are proposed as duplicates."""
+
+    id: MemoryId | None = None
+    text: Annotated[Text, Field(max_length=MAX_SIMILAR_TEXT)] = ""
+
+
+def similar(arguments: Arguments, viewer: Viewer) -> str:
+    options, rest = split_output_options(arguments)
+    own, others = SimilarTo.split(pairs_of_arguments(rest))
+    asked = SimilarTo.from_pairs(own)
+    if asked.id is not None and asked.text:
+        raise wrong_argument("text", "is given together with id", "give one of the two")
+    request, query = SimilarRequest.with_query(others)
+    if request.same_project and asked.id is None:
+        raise wrong_argument("same_project", "goes with the id of a memory", "give project=… instead")
+    head: dict[str, Any] = {}
+    if asked.id is not None or asked.text.strip():
+        if asked.id is not None:
+            found = similar_memories(asked.id, request, query, viewer)
+        else:
+            found = similar_to_text(asked.text, request, query, viewer)
+        head |= {"reason": found.reason} if found.reason else {}
+        head |= warning_lines(found.warnings)
+        rows: list[dict[str, CellValue]] = [
+            {**index_cells(one.hit), "similarity": round(one.similarity, 3), "duplicate": one.is_duplicate}
+            for one in found.memories
+        ]
     else:
-        memory, is_new = memory_create(record=record, viewer=viewer), True
-    near = near_duplicates(memory, viewer)
-    alike = [
-        f"#{one.id} {cut_title(one.title)} ({one.project}, {one.state}): {one.similarity:.2f} by {one.by}"
-        for one in near.memories
+        rows = _proposed(query, request.limit, viewer)
+        head["pairs"] = "proposed as duplicates and not decided yet"
+    return render_rows(head, "memories", rows, options, lambda n: "raise it, or lower limit")
+
+
+def _proposed(query: SearchQuery, limit: int, viewer: Viewer) -> list[dict[str, CellValue]]:
+    """The pairs of memories that are proposed as duplicates. Raises QueryError for other filters than a project."""
+    others = dict.fromkeys(key for key, _ in query.parameters() if key != "project")
+    if others or len(query.project) > 1:
+        wrong = next(iter(others), "project")
+        raise wrong_argument(wrong, "does not apply to proposed pairs", "give one project at most, or id or text")
+    return [
+        {
+            "id": pair.subject_id,
+            "title": cut_title(title),
+            "duplicate_of": pair.target_id,
+            "its_title": cut_title(other),
+            "confidence": round(pair.confidence, 2),
+        }
+        for pair, title, other in duplicate_pairs(viewer, next(iter(query.project), ""), limit)
     ]
-    more: dict[str, Any] = {"near_duplicates": alike} if alike else {}
-    if near.reason:
-        more["near_duplicates_note"] = f"not looked for by meaning: {near.reason}"
-    done = "stored" if is_new else "replaced the memory with this external_id"
-    return written(memory, done, **_first_of_project(memory, viewer), **_supersedes(memory, viewer), **more)
 
 
-def _first_of_project(memory: Memory, viewer: Viewer) -> dict[str, str]:
-    """A note if the project has no other memory: its name may be a mistake, since storing makes the project."""
-    if Memory.objects.filter(project_id=memory.project_id).exclude(pk=memory.pk).exists():
-        return {}
-    others = Project.objects.exclude(pk=memory.project_id)
-    if viewer.project_ids is not None:
-        others = others.filter(pk__in=viewer.project_ids)
-    slug = memory.project.slug
-    near = close_to(slug, others.values_list("slug", flat=True)) if "read" in viewer.scopes else ()
-    meant = f"; if you meant {' or '.join(near)}, store it there and delete this one" if near else ""
-    return {"project_note": f"this is the first memory of {slug}{meant}"}
-
-
-def _supersedes(memory: Memory, viewer: Viewer) -> dict[str, list[str]]:
-    """The memories that it replaces, with what replaced them before."""
-    replaced = superseded_by(memory.pk, viewer)
-    lines = [
-        f"#{one.memory.id} {cut_title(one.memory.title)}"
-        + (f" (until now superseded by #{one.instead_of})" if one.instead_of else "")
-        for one in replaced[:_NAMED_SHOWN]
-    ]
-    if len(replaced) > _NAMED_SHOWN:
-        lines.append(f"and {len(replaced) - _NAMED_SHOWN} more")
-    rivals = [
-        f"#{one.id} {cut_title(one.title)} superseded the same memory and is still {one.state}; if this replaces it"
-        f" too: {call_text('relate', id=memory.pk, target=one.id, rel=SUPERSEDES_REL)}"
-        for one in rivals_of(replaced, viewer)
-    ]
-    return ({"supersedes": lines} if lines else {}) | ({"also_active": rivals} if rivals else {})
-
-
-def update_memory(arguments: Arguments, viewer: Viewer) -> str:
-    given = dict(arguments)
-    named = read_model(MemoryRef, {key: given.pop(key) for key in MemoryRef.model_fields if key in given})
-    if not given:
-        raise QueryError(
-            [Problem("", "nothing to change is given", "name the fields to change, such as tags or content")]
+def views(arguments: Arguments, viewer: Viewer) -> str:
+    """The saved views, each with what it counts and the arguments with which `search` finds the same."""
+    options = read_model(OutputOptions, arguments)
+    everything = openable_views(viewer)
+    found = everything[:_VIEWS]
+    counts = count_views(found, viewer)
+    rows: list[dict[str, CellValue]] = []
+    for one in found:
+        count = counts.get(one.id)
+        rows.append(
+            {
+                "name": one.view.name,
+                "description": one.view.description,
+                "memories": number(count.total, at_least=count.at_least) if count else "not counted in time",
+                "search": json.dumps(search_arguments(one.query), ensure_ascii=False),
+            }
         )
-    changes = read_model(MemoryChanges, given)
-    before = last_event(named.id, viewer)
-    memory = memory_update(
-        memory_id=named.id, changes=changes, viewer=viewer, reason=named.reason, if_version=named.if_match
-    )
-    last = last_event(named.id, viewer)
-    older = _supersedes(memory, viewer) if changes.supersedes or changes.links else {}
-    if last is None or before is None:
-        return written(memory, "updated")
-    return written(memory, "updated", changed=changes_text(last) if last.id != before.id else "nothing", **older)
+    return render_rows({"total": len(everything)}, "views", rows, options, lambda n: "raise it")
 
 
-def relate(arguments: Arguments, viewer: Viewer) -> str:
-    link = read_model(MemoryLinkRequest, arguments)
-    memory = memory_link(memory_id=link.id, target_id=link.target, rel=link.rel, viewer=viewer)
-    return written(
-        memory, f"{link.rel} #{link.target}", **_supersedes(memory, viewer) if link.rel == SUPERSEDES_REL else {}
-    )
-
-
-# --- requests that change one memory --------------------------------------------------------------------------------
-
-
-class VersionRef(BaseModel):
-    """The version that a memory must have to be changed; any if it is empty."""
-
-    if_match: Annotated[str, Field(max_length=100)] = ""
-
-
-class MemoryRef(VersionRef):
-    """The memory to change, and the reason."""
-
-    id: MemoryId
-    reason: Annotated[str, Field(max_length=1_000)] = ""
-
-
-class MemoryLinkRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    id: MemoryId
-    target: MemoryId
-    rel: Slug100 = "relates-to"
+def session_context(arguments: Arguments, viewer: Viewer) -> str:
+    asked = ContextRequest.from_pairs(pairs_of_arguments(arguments))
+    return context_of(asked, viewer).text

@@ -4,9 +4,27 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from access.viewer import Viewer
-from agent_tools.calls import Arguments, count_results, pairs_of_arguments, read_model, split_output_options
-from agent_tools.rendering import CellValue, OneLine, TableRow, encode, render_rows, render_tables
-from agent_tools.rows import index_rows, joined, scope_line, warning_lines
+from agent_tools.calls import (
+    Arguments,
+    count_results,
+    pairs_of_arguments,
+    read_model,
+    split_output_options,
+    with_size,
+    wrong_argument,
+)
+from agent_tools.rendering import (
+    CellValue,
+    OneLine,
+    TableRow,
+    encode,
+    index_rows,
+    joined,
+    render_rows,
+    render_tables,
+    scope_line,
+    warning_lines,
+)
 from categories.queries import Term
 from curation.queries import TermNotFoundError, similar_names
 from curation.schemas import Alias, Create, Edit, Merge, Move, Operation, Relate, Rename
@@ -21,7 +39,7 @@ from search.listings import facet_page
 from search.query import SearchQuery
 from search.result import FacetListing, HitDetail
 from search.run import run
-from web.params import Params, QueryError, Value
+from web.params import Params, Value
 from web.validation import Problem
 
 # The operations of curation that need no preview.
@@ -43,10 +61,8 @@ def list_values(arguments: Arguments, viewer: Viewer) -> str:
     spec = FACET.get(key) or next((one for one in FACET.values() if one.api_name == key), None)
     if spec is None:
         wrong = f"{key[:40]!a} is not a facet" if key else "is missing"
-        raise QueryError([Problem("facet", wrong, f"write one of {', '.join(FACET)}")])
-    pairs = pairs_of_arguments(rest)
-    if not {"limit", "page_size"} & {key for key, _ in pairs}:
-        pairs.append(("page_size", str(_VALUES)))
+        raise wrong_argument("facet", wrong, f"write one of {', '.join(FACET)}")
+    pairs = with_size(pairs_of_arguments(rest), _VALUES)
     listing, query = FacetListing.with_query(pairs)
     query = count_results(query, pairs)
     found = facet_page(query, spec.key, listing, viewer)
@@ -199,7 +215,7 @@ def curate(arguments: Arguments, viewer: Viewer) -> str:
     model = OPERATIONS.get(str(verb))
     if model is None:
         wrong = f"{str(verb)[:40]!a} is unknown"
-        raise QueryError([Problem("operation", wrong, f"write one of {', '.join(OPERATIONS)}")])
+        raise wrong_argument("operation", wrong, f"write one of {', '.join(OPERATIONS)}")
     operation = read_model(model, given)
     made: tuple[MadeRow, ...] = ()
     try:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from access.audit import audit
+from access.viewer import audit
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import slug_of
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, RELATIONSHIPS, terms_refresh
 from categories.services import ConceptKey, EntityKey, Vocabulary, categories_ensure, concepts_ensure, entities_ensure
-from categories.text_projects import stored_alias_projects, stored_description_projects
+from categories.texts import stored_alias_projects, stored_description_projects
 
 TextProjects = Mapping[str, Sequence[int]]
 """The projects of texts that are not public, by the text; an empty one stands for the description."""

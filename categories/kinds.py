@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from categories.local_texts import Projects
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, EntityLink
 from categories.queries import (
     CategoryNode,
@@ -15,6 +14,7 @@ from categories.queries import (
     resolve_concepts,
     resolve_entities,
 )
+from categories.texts import Projects
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class SearchedVocabulary(models.Model):
 
 
 class PublicTexts(models.Model):
-    """The projects in which the aliases and the description of a term hold; see `categories.text_projects`."""
+    """The projects in which the aliases and the description of a term hold; see `categories.texts`."""
 
     alias_projects = models.JSONField(
         null=True, editable=False, help_text="The projects of each alias that is not public."

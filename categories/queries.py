@@ -9,16 +9,25 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.contrib.postgres.search import TrigramSimilarity
-from django.db import connection
 from django.db.models import F
 
-from categories.local_texts import HOLDS, Projects, as_array, known_terms, local_tags, texts_of
 from categories.models import Category, Concept, Entity, TagAlias
 from categories.paths import slug_path, spellings
-from categories.text_projects import READABLE_ALIASES, ROW_HOLDS, row_holds
+from categories.texts import (
+    HOLDS,
+    READABLE_ALIASES,
+    ROW_HOLDS,
+    Projects,
+    as_array,
+    known_terms,
+    local_tags,
+    row_holds,
+    texts_of,
+)
+from web.sql import fetch
 
 _SIMILAR = 0.3
 
@@ -117,12 +126,6 @@ JOIN categories_localtext t ON t.kind = 'entity' AND {_IS_LOCAL.format(name="w.n
 JOIN categories_entity v ON v.id = t.term_id AND lower(v.entity_type) = lower(w.type)"""
 
 
-def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        return list(cursor.fetchall())
-
-
 def _forms(names: Iterable[str]) -> dict[str, list[str]]:
     """The forms under which each name may be stored, as parallel arrays."""
     pairs = [(name, form) for name in names for form in spellings(name)]
@@ -137,12 +140,12 @@ def _resolve(
         return {}
     # An id is a bigint; a longer number is no id.
     ids = [int(name) for name in names if name.isascii() and name.isdecimal() and len(name) <= 18]
-    rows = [*typed, *_rows(_BY_NAME.format(table=table), {**_forms(names), "ids": ids})]
+    rows = [*typed, *fetch(_BY_NAME.format(table=table), {**_forms(names), "ids": ids})]
     found = {name for name, rank, _ in rows if rank <= _ID}
     # A viewer of some projects may not see the term of that name, but another with that alias.
     if left := [name for name in names if projects is not None or name not in found]:
         parameters = {**_forms(left), "kind": kind, "projects": as_array(projects)}
-        rows += _rows(_BY_ALIAS.format(table=table), parameters)
+        rows += fetch(_BY_ALIAS.format(table=table), parameters)
     return _best(kind, names, rows, projects)
 
 
@@ -170,7 +173,7 @@ def terms_named(name: str, tag: str, projects: Projects) -> dict[str, tuple[int 
     of: ids and tags by `category`, `concept`, `entity` and `tag`. One statement, through indexes.
     """
     found: dict[str, tuple[int | str, ...]] = {}
-    for kind, term in sorted(_rows(_NAMED, {"name": name, "tag": tag, "projects": as_array(projects)})):
+    for kind, term in sorted(fetch(_NAMED, {"name": name, "tag": tag, "projects": as_array(projects)})):
         found[kind] = (*found.get(kind, ()), term if kind == "tag" else int(term))
     return found
 
@@ -219,7 +222,7 @@ def resolve_entities(names: Collection[str], projects: Projects) -> dict[str, tu
     if splits:
         wanted, types, rest = (list(column) for column in zip(*splits, strict=True))
         parameters = {"wanted": wanted, "types": types, "names": rest, "projects": as_array(projects)}
-        typed = _rows(_TYPED, parameters)
+        typed = fetch(_TYPED, parameters)
     found = _resolve("entity", Entity._meta.db_table, names, projects, typed)
     terms = entity_terms([pk for ids in found.values() for pk in ids])
     return {name: tuple(sorted((terms[pk] for pk in ids if pk in terms), key=_value)) for name, ids in found.items()}
@@ -227,7 +230,7 @@ def resolve_entities(names: Collection[str], projects: Projects) -> dict[str, tu
 
 def tags_now(tags: Collection[str], projects: Projects) -> dict[str, str]:
     """The tags among the given ones that are aliases, and the tag of each. A tag of a visible memory is no alias."""
-    public = dict(_rows(_PUBLIC_TAGS, {"tags": list(tags), "projects": as_array(projects)})) if tags else {}
+    public = dict(fetch(_PUBLIC_TAGS, {"tags": list(tags), "projects": as_array(projects)})) if tags else {}
     local = local_tags(tags, projects)
     found = {**local, **public} if projects is None else {**public, **local}
     used = known_terms("tag", found, projects)
@@ -285,14 +288,14 @@ def category_children(ids: Collection[int]) -> dict[int, tuple[TreeNode, ...]]:
 def ids_by_path(paths: Collection[str]) -> dict[str, int]:
     """Ids by slug path, current or public former."""
     found: dict[str, int] = {}
-    for path, _, pk in sorted(_rows(_BY_PATH, {"paths": list(paths), "projects": []})) if paths else ():
+    for path, _, pk in sorted(fetch(_BY_PATH, {"paths": list(paths), "projects": []})) if paths else ():
         found.setdefault(path, pk)
     return found
 
 
 def _paths_found(paths: Collection[str], projects: Projects) -> dict[str, list[int]]:
     """Ids by slug path, current or former."""
-    rows = _rows(_BY_PATH, {"paths": list(paths), "projects": as_array(projects)})
+    rows = fetch(_BY_PATH, {"paths": list(paths), "projects": as_array(projects)})
     return _best("category", paths, rows, projects)
 
 
@@ -312,7 +315,7 @@ def entity_terms(ids: Collection[int]) -> dict[int, Term]:
 def _terms(table: str, columns: str, ids: Collection[int]) -> dict[int, Term]:
     if not ids:
         return {}
-    rows = _rows(f"SELECT id, {columns} FROM {table} WHERE id = ANY(%(ids)s)", {"ids": list(ids)})
+    rows = fetch(f"SELECT id, {columns} FROM {table} WHERE id = ANY(%(ids)s)", {"ids": list(ids)})
     return {row[0]: Term(*row) for row in rows}
 
 

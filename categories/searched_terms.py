@@ -6,9 +6,8 @@ The text is defined here once, in SQL: its hash shows whether terms or a vector 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from django.db import connection
-
 from text.analysis import VERSION, index_terms, to_tsvector
+from web.sql import execute, fetch
 
 # Rows per statement.
 _BLOCK = 2_000
@@ -116,27 +115,24 @@ def _refresh_all(searched: SearchableTable) -> int:
 def _refresh(searched: SearchableTable, condition: str, ids: Collection[int]) -> int:
     fields = ", ".join(expression for expression, _ in searched.fields)
     hashed = _HASH.format(text=searched.text)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT own.id, {hashed}, {_LANGUAGES}, {fields} FROM {searched.rows}"
-            f" WHERE {condition} AND (own.terms IS NULL OR own.terms_hash <> {hashed}) ORDER BY own.id LIMIT {_BLOCK}",
-            {"ids": list(ids)},
-        )
-        rows = cursor.fetchall()
-        if not rows:
-            return 0
-        weights = [weight for _, weight in searched.fields]
-        languages = (rows[0][2] or "english").split()
-        terms = [
-            _terms([(text[:_READ], weight) for text, weight in zip(texts, weights, strict=True)], languages)
-            for _, _, _, *texts in rows
-        ]
-        cursor.execute(
-            f"UPDATE {searched.table} own SET terms = made.terms::tsvector, terms_hash = made.hash"
-            " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, hash, terms) WHERE own.id = made.id",
-            [[row[0] for row in rows], [row[1] for row in rows], terms],
-        )
-    return len(rows)
+    rows = fetch(
+        f"SELECT own.id, {hashed}, {_LANGUAGES}, {fields} FROM {searched.rows}"
+        f" WHERE {condition} AND (own.terms IS NULL OR own.terms_hash <> {hashed}) ORDER BY own.id LIMIT {_BLOCK}",
+        {"ids": list(ids)},
+    )
+    if not rows:
+        return 0
+    weights = [weight for _, weight in searched.fields]
+    languages = (rows[0][2] or "english").split()
+    terms = [
+        _terms([(text[:_READ], weight) for text, weight in zip(texts, weights, strict=True)], languages)
+        for _, _, _, *texts in rows
+    ]
+    return execute(
+        f"UPDATE {searched.table} own SET terms = made.terms::tsvector, terms_hash = made.hash"
+        " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, hash, terms) WHERE own.id = made.id",
+        [[row[0] for row in rows], [row[1] for row in rows], terms],
+    )
 
 
 def _terms(fields: list[tuple[str, str]], languages: Sequence[str]) -> str:

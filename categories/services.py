@@ -9,17 +9,15 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from django.db import connection
-
 from access.viewer import Viewer
-from categories.local_texts import LocalName, Projects, as_array, known_terms, local_names
 from categories.models import Category, FormerPath, TagAlias
 from categories.paths import CategoryPath, fold_name, parse_path, slug_of, spellings
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, terms_refresh
-from categories.text_projects import READABLE_ALIASES, row_holds
+from categories.texts import READABLE_ALIASES, LocalName, Projects, as_array, known_terms, local_names, row_holds
 from categories.turns import take_turn
 from web.distribution import is_distributed
 from web.errors import Refusal
+from web.sql import execute, fetch
 
 Name = TypeVar("Name")
 EntityKey = tuple[str, str]
@@ -149,8 +147,7 @@ def vocabulary_lock_shared(*, seconds: float = _LONGEST_WAIT) -> None:
     if is_distributed():
         _turn_wait(seconds)
         return
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
+    execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
 
 
 def vocabulary_lock(*, seconds: float = math.inf) -> None:
@@ -161,8 +158,7 @@ def vocabulary_lock(*, seconds: float = math.inf) -> None:
     if is_distributed():
         _turn_wait(seconds)
         return
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
+    execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
 
 
 def writers_turn() -> None:
@@ -314,22 +310,21 @@ def _categories_make(names: dict[str, tuple[str, str]], known: dict[str, int], v
     vocabulary.refuse_many(len(missing))
     for level in sorted({depth for depth, _ in missing}):
         rows = [path for depth, path in missing if depth == level]
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "INSERT INTO categories_category"
-                " (parent_id, name, path, depth, aliases, description, related_ids, batch_id, created_at)"
-                " SELECT parent, name, path, %s, '{}', '', '{}', %s, now()"
-                " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (parent, name, path)"
-                " ON CONFLICT (path) DO NOTHING RETURNING id",
-                [
-                    level + 1,
-                    vocabulary.batch_id,
-                    [known[names[path][0]] if names[path][0] else None for path in rows],
-                    [names[path][1] for path in rows],
-                    rows,
-                ],
-            )
-            vocabulary.count("categories", len(cursor.fetchall()))
+        made_rows = fetch(
+            "INSERT INTO categories_category"
+            " (parent_id, name, path, depth, aliases, description, related_ids, batch_id, created_at)"
+            " SELECT parent, name, path, %s, '{}', '', '{}', %s, now()"
+            " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (parent, name, path)"
+            " ON CONFLICT (path) DO NOTHING RETURNING id",
+            [
+                level + 1,
+                vocabulary.batch_id,
+                [known[names[path][0]] if names[path][0] else None for path in rows],
+                [names[path][1] for path in rows],
+                rows,
+            ],
+        )
+        vocabulary.count("categories", len(made_rows))
         made = _category_ids(rows)
         terms_refresh(CATEGORIES, made.values())
         known.update(made)
@@ -355,30 +350,24 @@ def _former_paths(paths: Sequence[CategoryPath], vocabulary: Vocabulary) -> dict
 
 def _category_ids(paths: Iterable[str]) -> dict[str, int]:
     """Look up `category_path_unique`."""
-    with connection.cursor() as cursor:
-        # One array: thousands of parameters would take longer to bind than to look up.
-        cursor.execute("SELECT path, id FROM categories_category WHERE path = ANY(%s)", [list(paths)])
-        return dict(cursor.fetchall())
+    # One array: thousands of parameters would take longer to bind than to look up.
+    return dict(fetch("SELECT path, id FROM categories_category WHERE path = ANY(%s)", [list(paths)]))
 
 
 def _category_aliases(names: Sequence[tuple[str, str]], vocabulary: Vocabulary) -> dict[str, int]:
     """Slug path -> the category with the name as an alias; the oldest if there are several."""
     if not names:
         return {}
-    with connection.cursor() as cursor:
-        # Few categories have aliases, so a scan of all is fast.
-        cursor.execute(
-            "SELECT wanted.path, category.id"
-            f" FROM categories_category category, unnest({_aliases('category', vocabulary)}) alias,"
-            " unnest(%(names)s::text[], %(paths)s::text[]) AS wanted (name, path)"
-            " WHERE category.aliases <> '{}' AND lower(alias) = lower(wanted.name) ORDER BY 2 DESC",
-            {
-                "names": [name for name, _ in names],
-                "paths": [path for _, path in names],
-                "projects": as_array(vocabulary.readers),
-            },
-        )
-        return _of_known("category", cursor.fetchall(), vocabulary, {})
+    # Few categories have aliases, so a scan of all is fast.
+    wanted = {"names": [name for name, _ in names], "paths": [path for _, path in names]}
+    rows = fetch(
+        "SELECT wanted.path, category.id"
+        f" FROM categories_category category, unnest({_aliases('category', vocabulary)}) alias,"
+        " unnest(%(names)s::text[], %(paths)s::text[]) AS wanted (name, path)"
+        " WHERE category.aliases <> '{}' AND lower(alias) = lower(wanted.name) ORDER BY 2 DESC",
+        {**wanted, "projects": as_array(vocabulary.readers)},
+    )
+    return _of_known("category", rows, vocabulary, {})
 
 
 def _aliases(row: str, vocabulary: Vocabulary) -> str:
@@ -421,16 +410,15 @@ def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -
     equals = _first_of_equals(missing, fold_name)
     new = list(dict.fromkeys(equals.values()))
     vocabulary.refuse_many(len(new))
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO categories_concept (name, concept_type, aliases, description, broader_ids, narrower_ids,"
-            " related_ids, weight, batch_id, created_at)"
-            " SELECT name, type, '{}', '', '{}', '{}', '{}', NULL, %s, now()"
-            " FROM unnest(%s::text[], %s::text[]) AS made (name, type) ON CONFLICT (lower(name)) DO NOTHING"
-            " RETURNING id",
-            [vocabulary.batch_id, new, [wanted[name].concept_type for name in new]],
-        )
-        vocabulary.count("concepts", len(cursor.fetchall()))
+    made_rows = fetch(
+        "INSERT INTO categories_concept (name, concept_type, aliases, description, broader_ids, narrower_ids,"
+        " related_ids, weight, batch_id, created_at)"
+        " SELECT name, type, '{}', '', '{}', '{}', '{}', NULL, %s, now()"
+        " FROM unnest(%s::text[], %s::text[]) AS made (name, type) ON CONFLICT (lower(name)) DO NOTHING"
+        " RETURNING id",
+        [vocabulary.batch_id, new, [wanted[name].concept_type for name in new]],
+    )
+    vocabulary.count("concepts", len(made_rows))
     made = _concept_ids(new, None)
     terms_refresh(CONCEPTS, made.values())
     vocabulary.concepts.update({name: made[first] for name, first in equals.items()})
@@ -438,23 +426,23 @@ def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -
 
 def _concept_ids(names: list[str], vocabulary: Vocabulary | None) -> dict[str, int]:
     """Look up `concept_name_unique`, then, with a vocabulary, the few aliases."""
-    with connection.cursor() as cursor:
-        cursor.execute(
+    found: dict[str, int] = dict(
+        fetch(
             f"SELECT wanted.name, concept.id FROM {_FORMS}"
             " JOIN categories_concept concept ON lower(concept.name) = lower(wanted.form) ORDER BY wanted.place DESC",
             _forms(names),
         )
-        found: dict[str, int] = dict(cursor.fetchall())
-        if vocabulary is None:
-            return found
-        if rest := [name for name in names if vocabulary.is_limited or name not in found]:
-            cursor.execute(
-                "SELECT wanted.name, concept.id"
-                f" FROM categories_concept concept, unnest({_aliases('concept', vocabulary)}) alias,"
-                f" {_FORMS} WHERE concept.aliases <> '{{}}' AND lower(alias) = lower(wanted.form) ORDER BY 2 DESC",
-                {**_forms(rest), "projects": as_array(vocabulary.readers)},
-            )
-            found |= _of_known("concept", cursor.fetchall(), vocabulary, found)
+    )
+    if vocabulary is None:
+        return found
+    if rest := [name for name in names if vocabulary.is_limited or name not in found]:
+        rows = fetch(
+            "SELECT wanted.name, concept.id"
+            f" FROM categories_concept concept, unnest({_aliases('concept', vocabulary)}) alias,"
+            f" {_FORMS} WHERE concept.aliases <> '{{}}' AND lower(alias) = lower(wanted.form) ORDER BY 2 DESC",
+            {**_forms(rest), "projects": as_array(vocabulary.readers)},
+        )
+        found |= _of_known("concept", rows, vocabulary, found)
     return found
 
 
@@ -473,14 +461,13 @@ def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) ->
     equals = _first_of_equals(missing, lambda entity: (entity[0], fold_name(entity[1])))
     new = list(dict.fromkeys(equals.values()))
     vocabulary.refuse_many(len(new))
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO categories_entity (name, entity_type, aliases, description, batch_id, created_at)"
-            " SELECT name, type, '{}', '', %s, now() FROM unnest(%s::text[], %s::text[]) AS made (type, name)"
-            " ON CONFLICT (lower(name), entity_type) DO NOTHING RETURNING id",
-            [vocabulary.batch_id, [kind for kind, _ in new], [name for _, name in new]],
-        )
-        vocabulary.count("entities", len(cursor.fetchall()))
+    made_rows = fetch(
+        "INSERT INTO categories_entity (name, entity_type, aliases, description, batch_id, created_at)"
+        " SELECT name, type, '{}', '', %s, now() FROM unnest(%s::text[], %s::text[]) AS made (type, name)"
+        " ON CONFLICT (lower(name), entity_type) DO NOTHING RETURNING id",
+        [vocabulary.batch_id, [kind for kind, _ in new], [name for _, name in new]],
+    )
+    vocabulary.count("entities", len(made_rows))
     made = _entity_ids(new, None)
     terms_refresh(ENTITIES, made.values())
     vocabulary.entities.update({entity: made[first] for entity, first in equals.items()})
@@ -488,30 +475,27 @@ def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) ->
 
 def _entity_ids(entities: list[EntityKey], vocabulary: Vocabulary | None) -> dict[EntityKey, int]:
     """Look up `entity_name_type_unique`, then, with a vocabulary, the few aliases."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT wanted.type, wanted.name, entity.id FROM {_TYPED_FORMS}"
-            " JOIN categories_entity entity"
-            " ON lower(entity.name) = lower(wanted.form) AND entity.entity_type = wanted.type"
-            " ORDER BY wanted.place DESC",
-            _typed_forms(entities),
+    rows = fetch(
+        f"SELECT wanted.type, wanted.name, entity.id FROM {_TYPED_FORMS}"
+        " JOIN categories_entity entity ON lower(entity.name) = lower(wanted.form) AND entity.entity_type = wanted.type"
+        " ORDER BY wanted.place DESC",
+        _typed_forms(entities),
+    )
+    found: dict[EntityKey, int] = {(kind, name): entity_id for kind, name, entity_id in rows}
+    if vocabulary is None:
+        return found
+    if rest := [entity for entity in entities if vocabulary.is_limited or entity not in found]:
+        rows = fetch(
+            "SELECT wanted.type, wanted.name, entity.id"
+            f" FROM categories_entity entity, unnest({_aliases('entity', vocabulary)}) alias, {_TYPED_FORMS}"
+            # An entity that was merged into another type is an alias `type:name` there.
+            " WHERE entity.aliases <> '{}'"
+            " AND (lower(alias) = lower(wanted.form) AND entity.entity_type = wanted.type"
+            " OR lower(alias) = lower(wanted.type || ':' || wanted.form)) ORDER BY 3 DESC",
+            {**_typed_forms(rest), "projects": as_array(vocabulary.readers)},
         )
-        found: dict[EntityKey, int] = {(kind, name): entity_id for kind, name, entity_id in cursor.fetchall()}
-        if vocabulary is None:
-            return found
-        if rest := [entity for entity in entities if vocabulary.is_limited or entity not in found]:
-            cursor.execute(
-                "SELECT wanted.type, wanted.name, entity.id"
-                f" FROM categories_entity entity, unnest({_aliases('entity', vocabulary)}) alias,"
-                f" {_TYPED_FORMS}"
-                # An entity that was merged into another type is an alias `type:name` there.
-                " WHERE entity.aliases <> '{}'"
-                " AND (lower(alias) = lower(wanted.form) AND entity.entity_type = wanted.type"
-                " OR lower(alias) = lower(wanted.type || ':' || wanted.form)) ORDER BY 3 DESC",
-                {**_typed_forms(rest), "projects": as_array(vocabulary.readers)},
-            )
-            rows = [((kind, name), entity_id) for kind, name, entity_id in cursor.fetchall()]
-            found |= _of_known("entity", rows, vocabulary, found)
+        aliased = [((kind, name), entity_id) for kind, name, entity_id in rows]
+        found |= _of_known("entity", aliased, vocabulary, found)
     return found
 
 

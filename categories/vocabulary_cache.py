@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from django.db import connection
 
-from categories.local_texts import Projects, TermTexts, as_projects, category_texts
+from categories.names import DataRevision
 from categories.paths import clean_name, fold_name, slug_path
-from categories.revision import DataRevision
-from categories.text_projects import AliasProjects, holds, readable
+from categories.texts import AliasProjects, Projects, TermTexts, as_projects, category_texts, holds, readable
 from web.cache import RevisionCache
+from web.sql import fetch
 
 Mask = npt.NDArray[np.bool_]
 
@@ -183,9 +183,7 @@ def tree_at(revision: DataRevision, projects: Projects) -> Tree:
 
 
 def _tree_of_hash(revision: DataRevision) -> Tree:
-    with connection.cursor() as cursor:
-        cursor.execute(_HASH)
-        key = (revision.database, *cursor.fetchone())
+    key = (revision.database, *fetch(_HASH)[0])
     return _by_hash.get_or_make(key, _read)
 
 
@@ -213,11 +211,12 @@ def _read() -> Tree:
 def similar_paths(name: str, visible: Collection[int], limit: int) -> list[str]:
     """Paths of visible categories with a similar name, the most similar first."""
     short = clean_name(name.rsplit("/", 1)[-1])[:200]
-    with connection.cursor() as cursor:
-        cursor.execute(
+    return [
+        path
+        for (path,) in fetch(
             "SELECT path FROM categories_category WHERE id = ANY(%(visible)s) AND"
             " (similarity(name, %(name)s) >= 0.3 OR (%(name)s <> '' AND strpos(lower(name), lower(%(name)s)) > 0))"
             " ORDER BY similarity(name, %(name)s) DESC, path LIMIT %(limit)s",
             {"visible": list(visible), "name": short, "limit": limit},
         )
-        return [path for (path,) in cursor.fetchall()]
+    ]

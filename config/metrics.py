@@ -22,7 +22,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from categories.revision import data_revision
+from categories.names import data_revision
 from memories.embedding.vectors import memory_progress
 from search.engines import index_state
 from search.engines.index.outbox import backlog

@@ -14,11 +14,10 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
+from access.admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from categories.kinds import VOCABULARIES
-from categories.local_texts import TermTexts, as_array, texts_of
 from categories.models import Category, Concept, Entity, FormerPath, LocalText, Relationship, TagAlias
-from categories.text_projects import readable_aliases, readable_description
+from categories.texts import TermTexts, as_array, readable_aliases, readable_description, texts_of
 from curation.models import Curation, CurationChange
 from curation.queries import visible_relationships
 from curation.suggestions import admin as suggestions_admin  # noqa: F401 - Django looks for admins in this module

@@ -3,16 +3,18 @@
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
+from categories.models import Concept, Relationship, TagAlias
 from categories.services import vocabulary_lock
-from categories.text_projects import projects_using
+from categories.texts import projects_using
 from curation.facet_columns import refresh_columns, stale_columns, write_tags
-from curation.tables import fetch, fetch_column
+from memories.models import Memory
 from memories.storage import corpus_bump, outbox_stamp
+from web.sql import execute, fetch, fetch_column
 
 _RELATIONS = [
     (vocabulary, column, inverse)
@@ -23,7 +25,6 @@ _RELATIONS = [
 _TAGS = """
 SELECT memory.id, memory.project_id, memory.tags FROM memories_memory memory WHERE memory.tags && %s::text[]
 OR cardinality(memory.tags) <> (SELECT count(DISTINCT tag) FROM unnest(memory.tags) AS tag) ORDER BY memory.id"""
-_ALIASES = "SELECT alias::text, tag::text, project_ids FROM categories_tagalias"
 # Endings of the sentences about cycles, which need a person's decision.
 _CYCLES = ("is below itself", "is broader than itself")
 _EVIDENCE = """
@@ -56,17 +57,12 @@ def findings() -> list[Finding]:
 
 def _evidence_mend() -> None:
     """Remove memories that do not exist from the evidence of relationships."""
-    named = dict(
-        fetch("SELECT id, evidence_ids FROM categories_relationship WHERE id = ANY(%s)", [fetch_column(_EVIDENCE)])
-    )
-    ids = list({one for evidence in named.values() for one in evidence})
-    there = set(fetch_column("SELECT id FROM memories_memory WHERE id = ANY(%s)", [ids]))
-    with connection.cursor() as cursor:
-        for fact_id, evidence in named.items():
-            cursor.execute(
-                "UPDATE categories_relationship SET evidence_ids = %s::bigint[] WHERE id = %s",
-                [sorted(one for one in evidence if one in there), fact_id],
-            )
+    facts = Relationship.objects.filter(pk__in=fetch_column(_EVIDENCE))
+    ids = {one for fact in facts for one in fact.evidence_ids}
+    there = set(Memory.objects.filter(pk__in=ids).values_list("pk", flat=True))
+    for fact in facts:
+        fact.evidence_ids = sorted(there.intersection(fact.evidence_ids))
+    Relationship.objects.bulk_update(facts, ["evidence_ids"])
 
 
 def _wrong_tags() -> list[tuple[int, list[str]]]:
@@ -74,7 +70,8 @@ def _wrong_tags() -> list[tuple[int, list[str]]]:
 
     A public alias leads to no tag that the project of the memory does not have, and holds in that project.
     """
-    aliases = {alias: (tag, projects) for alias, tag, projects in fetch(_ALIASES)}
+    named = TagAlias.objects.values_list("alias", "tag", "project_ids")
+    aliases = {alias: (tag, projects) for alias, tag, projects in named}
     using = projects_using("tag", {tag for tag, _ in aliases.values()})
 
     def name_of(tag: str, project_id: int) -> str:
@@ -96,9 +93,8 @@ def vocabulary_mend(*, viewer: Viewer) -> list[Finding]:
     before = findings()
     if not before:
         return []
-    with connection.cursor() as cursor:
-        for statement in _REPAIRS:
-            cursor.execute(statement)
+    for statement in _REPAIRS:
+        execute(statement)
     _evidence_mend()
     for kind in VOCABULARIES:
         refresh_columns(kind, stale_columns(kind))
@@ -205,7 +201,7 @@ def structure_problems() -> list[str]:
 
 def _concept_cycles() -> Iterator[str]:
     """A sentence for every concept that is, directly or indirectly, broader than itself."""
-    rows = fetch("SELECT id, name, broader_ids FROM categories_concept WHERE broader_ids <> '{}' ORDER BY id")
+    rows = list(Concept.objects.exclude(broader_ids=[]).order_by("id").values_list("id", "name", "broader_ids"))
     above = {concept_id: [up for up in broader if up != concept_id] for concept_id, _, broader in rows}
     names = {concept_id: name for concept_id, name, _ in rows}
     # Concepts with nothing above them are removed repeatedly: the rest are in a cycle, or below one.

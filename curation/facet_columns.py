@@ -4,13 +4,15 @@
 """
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from django.db import connection
+from django.db.models import Q
 
 from categories.kinds import VOCABULARIES
-from curation.tables import fetch, fetch_column
+from categories.models import Relationship
+from categories.searched_terms import SEARCHED_KINDS, terms_refresh
 from memories.terms import MemoryText, memories_terms
+from web.sql import execute, fetch, fetch_column
 
 # Memories that are read, analysed and written in one statement.
 BLOCK = 2_000
@@ -32,13 +34,11 @@ def refresh_columns(kind: str, memory_ids: Collection[int]) -> int:
     linked = f"SELECT DISTINCT {link.link_column} FROM {link.link_table} WHERE memory_id = ANY(%s)"
     columns, expected, parameters = _expected(kind, linked, sorted(memory_ids))
     assignments = ", ".join(f"{column} = made.{column}" for column in columns)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"UPDATE memories_memory memory SET {assignments} FROM ({expected}) made"
-            f" WHERE memory.id = made.id AND ({_differs(columns)})",
-            parameters,
-        )
-        return int(cursor.rowcount)
+    return execute(
+        f"UPDATE memories_memory memory SET {assignments} FROM ({expected}) made"
+        f" WHERE memory.id = made.id AND ({_differs(columns)})",
+        parameters,
+    )
 
 
 def stale_columns(kind: str) -> list[int]:
@@ -107,20 +107,19 @@ def write_tags(changes: Iterable[tuple[int, Sequence[str]]]) -> None:
     for start in range(0, len(pending), BLOCK):
         block = pending[start : start + BLOCK]
         texts = _texts(block)
-        with connection.cursor() as cursor:
-            # Tags as JSON: the rows of an SQL array of arrays must have equal lengths.
-            cursor.execute(
-                "UPDATE memories_memory memory SET terms = made.terms::tsvector,"
-                " tags = ARRAY(SELECT tag FROM jsonb_array_elements_text(made.tags::jsonb)"
-                " WITH ORDINALITY AS t (tag, at) ORDER BY at)"
-                " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, tags, terms)"
-                " WHERE memory.id = made.id",
-                [
-                    [memory_id for memory_id, _ in block],
-                    [json.dumps(tags) for _, tags in block],
-                    memories_terms(texts),
-                ],
-            )
+        # Tags as JSON: the rows of an SQL array of arrays must have equal lengths.
+        execute(
+            "UPDATE memories_memory memory SET terms = made.terms::tsvector,"
+            " tags = ARRAY(SELECT tag FROM jsonb_array_elements_text(made.tags::jsonb)"
+            " WITH ORDINALITY AS t (tag, at) ORDER BY at)"
+            " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, tags, terms)"
+            " WHERE memory.id = made.id",
+            [
+                [memory_id for memory_id, _ in block],
+                [json.dumps(tags) for _, tags in block],
+                memories_terms(texts),
+            ],
+        )
 
 
 def _texts(block: Sequence[tuple[int, list[str]]]) -> list[MemoryText]:
@@ -138,3 +137,13 @@ def _texts(block: Sequence[tuple[int, list[str]]]) -> list[MemoryText]:
         for memory_id, tags in block
         for title, summary, external_id, content, language, targets in [found[memory_id]]
     ]
+
+
+def refresh_search_terms(term_ids: Mapping[str, Collection[int]]) -> None:
+    """Update the search terms of rows by kind, and of the relationships of the entities among them."""
+    entities = list(term_ids.get("entity", ()))
+    facts = Relationship.objects.filter(Q(source_id__in=entities) | Q(target_id__in=entities))
+    related = {"relationship": list(facts.values_list("pk", flat=True))} if entities else {}
+    for kind, ids in {**term_ids, **related}.items():
+        while terms_refresh(SEARCHED_KINDS[kind], ids):
+            pass

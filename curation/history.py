@@ -1,6 +1,7 @@
 """The curations that changed a memory, for its history."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -8,9 +9,10 @@ from access.models import AuditEvent, MemoryChange
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
 from curation.models import Curation, CurationChange
-from curation.tables import fetch, load_json
+from curation.tables import load_json
 from memories.changes import kind_of_values
-from memories.history import LinkChange, RawEvent, maker_of
+from memories.history import HistoryEvent, LinkChange, maker_of
+from web.sql import fetch
 
 Action = CurationChange.Action
 Kind = MemoryChange.Kind
@@ -33,7 +35,7 @@ WHERE "table" = %s AND action = 'delete' AND (item ->> 'id')::bigint = ANY(%s) O
 class CurationHistory:
     """Changes of many memories at once, and what became of terms that no longer exist."""
 
-    def events(self, memory_id: int, viewer: Viewer) -> Sequence[RawEvent]:
+    def events(self, memory_id: int, viewer: Viewer) -> Sequence[HistoryEvent]:
         """The curations that changed a memory, and those of them that were undone, a second event each."""
         changes: dict[int, list[Any]] = {}
         for row in fetch(_CHANGES, {"id": memory_id, "most": _MOST}):
@@ -70,7 +72,7 @@ class CurationHistory:
         return {term_id: _name(kind, load_json(row)) for term_id, row in fetch(_DELETED, [kind, list(ids)])}
 
 
-def _event(curation: Curation, changes: Sequence[Any], title: str) -> RawEvent:
+def _event(curation: Curation, changes: Sequence[Any], title: str) -> HistoryEvent:
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
     links: dict[str, LinkChange] = {}
@@ -91,7 +93,7 @@ def _event(curation: Curation, changes: Sequence[Any], title: str) -> RawEvent:
             known = links.get(plural, LinkChange())
             links[plural] = LinkChange((*known.removed, *removed), (*known.added, *added))
     kind = Kind.MERGED if curation.verb == "merge" else _kind_of(before, after)
-    return RawEvent(
+    return HistoryEvent(
         id=f"curation-{curation.pk}",
         at=curation.at,
         kind=kind.value,
@@ -110,15 +112,15 @@ def _kind_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> Kind:
     return kind_of_values(before.get("state"), None if is_same else after["state"], ("tags",))
 
 
-def _undone(event: RawEvent, at: datetime, undo: AuditEvent | None) -> RawEvent:
-    return RawEvent(
+def _undone(event: HistoryEvent, at: datetime, undo: AuditEvent | None) -> HistoryEvent:
+    return replace(
+        event,
         id=f"{event.id}-undone",
         at=at,
         kind=_kind_of(event.after, event.before).value,
         by=maker_of(undo) if undo else "",
         door=undo.door if undo else event.door,
         reason=f"Undone: {event.reason}" if event.reason else "Undone.",
-        curation_id=event.curation_id,
         before=event.after,
         after=event.before,
         links={plural: LinkChange(change.added, change.removed) for plural, change in event.links.items()},

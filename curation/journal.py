@@ -7,24 +7,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import connection
 from django.utils import timezone
 
 from categories.kinds import VOCABULARIES
+from curation.facet_columns import read_tags, write_tags
 from curation.models import CurationChange
+from curation.queries import linked_ids
 from curation.tables import (
     REFERRING,
     VECTORS,
     delete_rows,
-    fetch,
-    fetch_column,
     insert_rows,
     load_json,
     read_full_rows,
     read_rows,
     update_rows,
 )
-from curation.working_copy import Relink, RowChange, StateChange, TableRow
+from curation.working_copy import Relink, RowChange, StateChange, TableRow, tags_after
+from web.sql import execute, fetch, fetch_column
 
 Action = CurationChange.Action
 
@@ -209,12 +209,23 @@ class Journal:
         found["entity"] |= {row["source_id"] for row in read_full_rows("relationship", facts)}
         return found
 
-    def record_tags(self, before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]]) -> None:
-        """Record the old and the new tags of memories."""
-        for start in range(0, len(before), BLOCK):
-            some = list(before[start : start + BLOCK])
-            ids = [memory_id for memory_id, _ in some]
-            self._record("memory", Action.TAG, memory_ids=ids, before=some, after=list(after[start : start + BLOCK]))
+    def move_tags(self, relinks: Iterable[Relink]) -> None:
+        """Compute the resulting tags of memories, write each memory once, and record its old and new tags."""
+        steps = [relink for relink in relinks if relink.kind == "tag"]
+        chosen = [
+            set(linked_ids("tag", step.sources) if step.memory_ids is None else step.memory_ids) for step in steps
+        ]
+        before = read_tags(set().union(*chosen)) if steps else {}
+        after = {
+            memory_id: tags_after(tags, [step for step, ids in zip(steps, chosen, strict=True) if memory_id in ids])
+            for memory_id, tags in before.items()
+        }
+        changed = sorted(memory_id for memory_id, tags in after.items() if tags != before[memory_id])
+        write_tags((memory_id, after[memory_id]) for memory_id in changed)
+        for start in range(0, len(changed), BLOCK):
+            ids = changed[start : start + BLOCK]
+            old, new = ([(memory_id, tags[memory_id]) for memory_id in ids] for tags in (before, after))
+            self._record("memory", Action.TAG, memory_ids=ids, before=old, after=new)
 
     def set_state(self, change: StateChange) -> None:
         """Set the state of memories, a block in one statement. Without a successor they keep the one they have."""
@@ -246,26 +257,24 @@ def write_states(rows: Sequence[Sequence[Any]]) -> None:
     if not rows:
         return
     ids, states, reasons, successors = zip(*rows, strict=True)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE memories_memory memory SET state = made.state, state_reason = made.reason,"
-            " superseded_by_id = made.successor, updated_at = now()"
-            " FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[]) AS made (id, state, reason, successor)"
-            " WHERE memory.id = made.id",
-            [list(ids), list(states), list(reasons), list(successors)],
-        )
+    execute(
+        "UPDATE memories_memory memory SET state = made.state, state_reason = made.reason,"
+        " superseded_by_id = made.successor, updated_at = now()"
+        " FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::bigint[]) AS made (id, state, reason, successor)"
+        " WHERE memory.id = made.id",
+        [list(ids), list(states), list(reasons), list(successors)],
+    )
 
 
 def set_links(kind: str, rows: Sequence[Sequence[Any]]) -> None:
     """Set the origin, the weight and the time of links."""
     table, column = VOCABULARIES[kind].link_table, VOCABULARIES[kind].link_column
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"UPDATE {table} own SET made_by = made.made_by, weight = made.weight, created_at = made.created_at"
-            f" FROM {unnest_links(column)} WHERE own.memory_id = made.memory_id"
-            f" AND own.{column} = made.{column}",
-            unnest_parameters(rows),
-        )
+    execute(
+        f"UPDATE {table} own SET made_by = made.made_by, weight = made.weight, created_at = made.created_at"
+        f" FROM {unnest_links(column)} WHERE own.memory_id = made.memory_id"
+        f" AND own.{column} = made.{column}",
+        unnest_parameters(rows),
+    )
 
 
 def unnest_links(column: str) -> str:

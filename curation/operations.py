@@ -3,51 +3,40 @@
 Permissions come first: any other refusal could disclose terms of other projects.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from django.db.models import QuerySet
 
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
-from categories.local_texts import as_array, known_terms
 from categories.paths import CategoryPath, PathError, parse_path
-from categories.queries import category_nodes, tags_now
-from curation import category_edits, memory_edits, term_edits, text_edits
+from categories.queries import category_nodes
+from categories.texts import as_array, known_terms, projects_using, stored_alias_projects, stored_description_projects
+from curation import edits, tag_edits, text_edits
+from curation.memory_operations import forget, matching_ids, parse_query, retag
 from curation.queries import (
     OTHERS_USE_IT,
-    TermNotFoundError,
-    broader_concepts,
-    category_ids_of,
     find_term,
     linked_ids,
-    matching_ids,
     memories_with,
-    parse_query,
     projects_of,
     projects_with,
     used_by_others,
     visible_relationships,
     visible_terms,
-    working_copy_of,
 )
 from curation.schemas import Alias, Create, Edit, Forget, Merge, Move, Operation, Relate, Rename, Retag, Split
-from curation.tables import fetch
-from curation.term_edits import clean_tag
-from curation.text_projects import text_projects_record
-from curation.working_copy import CurationRefusedError, Relink, StateChange, TableRow, TermRef, WorkingCopy
-from memories.models import Memory
+from curation.tables import broader_concepts, working_copy_of
+from curation.tag_edits import clean_tag
+from curation.working_copy import CurationRefusedError, Relink, TableRow, TermRef, WorkingCopy
 from memories.queries import visible_to
 from memories.records import DEFAULT_ENTITY_TYPE, slug_name
-from search.query import SearchQuery
 from text.formatting import listed, number
-from text.formatting import memories as memories_label
+from web.sql import fetch
 
-# Memories that one operation may change: some ten seconds, in which nobody else can write.
-MOST_MEMORIES = 20_000
 # Terms that the title of a merge of several names.
 _NAMED = 5
-_IN_TITLE = 6
 
 
 def apply_operation(operation: Operation, viewer: Viewer) -> tuple[str, WorkingCopy]:
@@ -110,50 +99,37 @@ def _create(operation: Create, viewer: Viewer) -> tuple[str, WorkingCopy]:
     if viewer.curated_project_ids is not None:
         copy.scope = tuple(projects_of(ids))
     if kind == "category":
-        created = _create_category(operation, copy, viewer, others["related"])
+        created = edits.create_category(copy, _path_of(operation.name))
     else:
-        created = _create_term(operation, copy, viewer, others)
+        name = edits.clean_term_name(kind, operation.name)
+        weight = {"weight": operation.weight} if kind == "concept" else {}
+        default = DEFAULT_ENTITY_TYPE if kind == "entity" else ""
+        created = edits.add_term(copy, kind, name, **{f"{kind}_type": operation.type or default}, **weight)
+        copy.add_line(f"new {kind}", "", name)
+    copy.describe(kind, created, operation.description)
+    _refuse_name_taken(kind, operation.name, copy, created, viewer, "edit that one")
+    _set_aliases(kind, copy, created, operation.aliases, operation.aliases, viewer, "aliases")
+    above = broader_concepts() if kind == "concept" and any(others.values()) else {}
+    for how, terms in others.items():
+        for other in dict.fromkeys(terms):
+            edits.relate(copy, kind, created, how, other, broader=above)
+            if how != "related":
+                low, high = (created, other) if how == "broader" else (other, created)
+                above.setdefault(low, set()).add(high)
     if ids:
         copy.relinks.append(Relink(kind, (), created, ids))
-    label = copy.table(kind)[created][VOCABULARIES[kind].label_column]
-    copy.title = f"Created the {kind} {label}"
+    copy.title = f"Created the {kind} {edits.label_of(kind, copy.table(kind)[created])}"
     return kind, copy
 
 
-def _create_category(operation: Create, copy: WorkingCopy, viewer: Viewer, related: Iterable[int]) -> int:
+def _path_of(name: str) -> CategoryPath:
     try:
-        path = parse_path(operation.name)
+        path = parse_path(name)
     except PathError as error:
         raise CurationRefusedError(str(error), "name") from error
     if path is None:
         raise CurationRefusedError("A category needs a name.", "name")
-    created = category_edits.category_create(copy, path)
-    copy.describe("category", created, operation.description)
-    _set_aliases(operation.kind, copy, created, operation.aliases, operation.aliases, viewer, "aliases")
-    for other in dict.fromkeys(related):
-        category_edits.categories_relate(copy, created, other, remove=False)
-    return created
-
-
-def _create_term(operation: Create, copy: WorkingCopy, viewer: Viewer, others: Mapping[str, Iterable[int]]) -> int:
-    kind = operation.kind
-    values: dict[str, Any] = {"description": "", "aliases": [], f"{kind}_type": operation.type}
-    if kind == "concept":
-        values["weight"] = operation.weight
-    else:
-        values["entity_type"] = operation.type or DEFAULT_ENTITY_TYPE
-    created = term_edits.term_create(copy, kind, operation.name, values)
-    copy.describe(kind, created, operation.description)
-    _refuse_name_taken(kind, operation.name, copy, created, viewer, "edit that one")
-    _set_aliases(kind, copy, created, operation.aliases, operation.aliases, viewer, "aliases")
-    above = broader_concepts() if any(others.values()) else {}
-    for how, terms in others.items():
-        for other in dict.fromkeys(terms):
-            term_edits.concepts_relate(copy, created, how, other, remove=False, broader=above)
-            if how != "related":
-                low, high = (created, other) if how == "broader" else (other, created)
-                above.setdefault(low, set()).add(high)
-    return created
+    return path
 
 
 def _edit(operation: Edit, viewer: Viewer) -> tuple[str, WorkingCopy]:
@@ -165,7 +141,7 @@ def _edit(operation: Edit, viewer: Viewer) -> tuple[str, WorkingCopy]:
     copy = _copy_of(kind, [term], viewer, term)
     if kind == "entity" and "entity_type" in values:
         values["entity_type"] = values["entity_type"] or DEFAULT_ENTITY_TYPE
-    term_edits.term_edit(copy, kind, term, values)
+    edits.edit(copy, kind, term, values)
     if "entity_type" in values:
         row = copy.table(kind)[term]
         _refuse_name_taken(kind, row["name"], copy, term, viewer)
@@ -213,7 +189,7 @@ def _refuse_taken_aliases(
 
     try:
         if kind == "category":
-            category_edits.refuse_alias_paths(copy, term_id, aliases, is_visible)
+            edits.refuse_alias_paths(copy, term_id, aliases, is_visible)
         else:
             text_edits.refuse_taken_names([*aliases], _namesakes(kind, copy.table(kind)[term_id]), is_visible)
     except text_edits.EditRefusedError as error:
@@ -238,15 +214,15 @@ def _merge(operation: Merge, viewer: Viewer) -> tuple[str, WorkingCopy]:
         copy.scope, target = _scope(kind, source, viewer), targets[source]
         match kind:
             case "category":
-                category_edits.category_merge(copy, int(source), int(target))
+                edits.merge_category(copy, int(source), int(target))
             case "concept":
-                broader = term_edits.concept_merge(copy, *_pair(source, target), broader)
+                broader = edits.merge_concept(copy, int(source), int(target), broader)
             case "entity":
-                term_edits.entity_merge(copy, *_pair(source, target))
+                edits.merge_entity(copy, int(source), int(target))
             case "tag":
-                term_edits.tag_merge(copy, str(source), str(target), _own_memories(str(source), viewer))
+                tag_edits.merge_tag(copy, str(source), str(target), _own_memories(str(source), viewer))
     if kind == "category":
-        category_edits.add_merge_lines(copy, known)
+        edits.add_merge_lines(copy, known)
     if len(sources) > 1:
         ends = listed([*ending[:_NAMED], *([f"{len(sources) - _NAMED} others"] if len(sources) > _NAMED else [])])
         stays = "those above them"
@@ -276,36 +252,28 @@ def _targets(operation: Merge, sources: Sequence[TermRef], viewer: Viewer) -> di
 
 def _labels_in(copy: WorkingCopy, kind: str, refs: Iterable[TermRef]) -> list[str]:
     """The names of terms of a copy; of categories their paths."""
-    return [str(copy.table(kind)[int(ref)][VOCABULARIES[kind].label_column]) for ref in refs]
-
-
-def _pair(source: TermRef, target: TermRef) -> tuple[int, int]:
-    if source == target:
-        raise CurationRefusedError("These two are already the same.", "target")
-    return int(source), int(target)
+    return [edits.label_of(kind, copy.table(kind)[int(ref)]) for ref in refs]
 
 
 def _rename(operation: Rename, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    term = _own_term(operation.kind, operation.term, viewer)
-    refs = [term, clean_tag(operation.name)] if operation.kind == "tag" else [term]
-    copy = _copy_of(operation.kind, refs, viewer, term)
-    match operation.kind:
-        case "category":
-            category_edits.category_rename(copy, int(term), operation.name)
-        case "tag":
-            _refuse_tag_in_use(str(refs[1]), copy, viewer, unless_of=str(term))
-            term_edits.tag_rename(copy, str(term), str(refs[1]), _own_memories(str(term), viewer))
-        case "concept" | "entity":
-            _refuse_name_taken(operation.kind, operation.name, copy, int(term), viewer)
-            term_edits.term_rename(copy, operation.kind, int(term), operation.name)
-    return operation.kind, copy
+    kind, term = operation.kind, _own_term(operation.kind, operation.term, viewer)
+    if kind == "tag":
+        new = clean_tag(operation.name)
+        copy = _copy_of(kind, [term, new], viewer, term)
+        _refuse_tag_in_use(new, copy, viewer, unless_of=str(term))
+        tag_edits.rename_tag(copy, str(term), new, _own_memories(str(term), viewer))
+    else:
+        copy = _copy_of(kind, [term], viewer, term)
+        _refuse_name_taken(kind, operation.name, copy, int(term), viewer)
+        edits.rename(copy, kind, int(term), operation.name)
+    return kind, copy
 
 
 def _move(operation: Move, viewer: Viewer) -> tuple[str, WorkingCopy]:
     category = _own_term("category", operation.category, viewer, "category")
     parent = find_term("category", operation.parent, viewer, "parent") if operation.parent.strip() else None
     copy = _copy_of("category", (), viewer, category)
-    category_edits.category_move(copy, int(category), None if parent is None else int(parent))
+    edits.move_category(copy, int(category), None if parent is None else int(parent))
     return "category", copy
 
 
@@ -318,7 +286,7 @@ def _alias(operation: Alias, viewer: Viewer) -> tuple[str, WorkingCopy]:
         copy = _copy_of("tag", [str(term), *add, *remove], viewer, term)
         for tag in add:
             _refuse_tag_in_use(tag, copy, viewer, unless_of=str(term), field="add")
-        term_edits.tag_aliases_set(copy, str(term), add, remove)
+        tag_edits.set_tag_aliases(copy, str(term), add, remove)
         return operation.kind, copy
     copy = _copy_of(operation.kind, [term], viewer, term)
     row = copy.table(operation.kind)[int(term)]
@@ -371,18 +339,16 @@ def _split(operation: Split, viewer: Viewer) -> tuple[str, WorkingCopy]:
     staying = len(linked_ids(operation.kind, [term], own)) - len(memory_ids)
     if not staying:
         raise CurationRefusedError("All of its memories are among these: rename it instead.", "query")
-    copy = _copy_of(operation.kind, [term], viewer, term)
-    match operation.kind:
-        case "category":
-            category_edits.category_split(copy, int(term), operation.name, memory_ids)
-        case "tag":
-            new = clean_tag(operation.name)
-            copy = _copy_of("tag", [str(term), new], viewer, term)
-            _refuse_tag_in_use(new, copy, viewer, may_exist=new != term)
-            term_edits.tag_split(copy, str(term), new, memory_ids)
-        case "concept" | "entity":
-            _refuse_name_taken(operation.kind, operation.name, copy, int(term), viewer)
-            term_edits.term_split(copy, operation.kind, int(term), operation.name, memory_ids)
+    kind = operation.kind
+    if kind == "tag":
+        new = clean_tag(operation.name)
+        copy = _copy_of(kind, [str(term), new], viewer, term)
+        _refuse_tag_in_use(new, copy, viewer, may_exist=new != term)
+        tag_edits.split_tag(copy, str(term), new, memory_ids)
+    else:
+        copy = _copy_of(kind, [term], viewer, term)
+        _refuse_name_taken(kind, operation.name, copy, int(term), viewer)
+        edits.split(copy, kind, int(term), operation.name, memory_ids)
     copy.add_line("memories that keep it", number(len(memory_ids) + staying), number(staying))
     return operation.kind, copy
 
@@ -391,18 +357,13 @@ def _relate(operation: Relate, viewer: Viewer) -> tuple[str, WorkingCopy]:
     term = int(_own_term(operation.kind, operation.term, viewer))
     other = int(_own_term(operation.kind, operation.other, viewer, "other"))
     copy = _copy_of(operation.kind, [term, other], viewer, None)
-    match operation.kind:
-        case "category":
-            category_edits.categories_relate(copy, term, other, remove=operation.remove)
-        case "concept":
-            term_edits.concepts_relate(
-                copy, term, operation.how, other, remove=operation.remove, broader=broader_concepts()
-            )
-        case "entity" if operation.remove:
-            term_edits.relationship_remove(copy, term, operation.how, other)
-        case "entity":
+    if operation.kind == "entity":
+        if not operation.remove:
             _check_evidence(operation, term, other, viewer)
-            term_edits.relationship_state(copy, term, operation.how, other, operation.stated())
+        edits.state_relationship(copy, term, operation.how, other, None if operation.remove else operation.stated())
+    else:
+        above = broader_concepts() if operation.kind == "concept" else {}
+        edits.relate(copy, operation.kind, term, operation.how, other, remove=operation.remove, broader=above)
     return operation.kind, copy
 
 
@@ -421,153 +382,6 @@ def _check_evidence(operation: Relate, source_id: int, target_id: int, viewer: V
         )
 
 
-def _forget(operation: Forget, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    query = parse_query(operation.query)
-    if not query.text and query == query.without_filters():
-        # Such as a page size or a sort order alone.
-        raise CurationRefusedError("The query would delete all memories: give a text or a filter.", "query")
-    chosen, not_writable = _writable(_found(query, viewer), viewer)
-    if not_writable:
-        raise CurationRefusedError(
-            "You can read but not write some of these projects: narrow the query by project=….", "query"
-        )
-    there = Memory.objects.filter(pk__in=chosen).exclude(state=Memory.State.DELETED)
-    ids = tuple(there.order_by("pk").values_list("pk", flat=True))
-    if not ids:
-        raise CurationRefusedError("All memories that match are deleted already.", "query")
-    copy = WorkingCopy({}, title=f"Deleted {memories_label(len(ids))} that match {query.querystring()}", chosen=chosen)
-    copy.state_changes.append(StateChange(ids, Memory.State.DELETED.value, operation.reason))
-    return "memory", copy
-
-
-def _found(query: SearchQuery, viewer: Viewer) -> list[int]:
-    """The memories that match a query. Refuses if there are none."""
-    if found := matching_ids(query, viewer, MOST_MEMORIES):
-        return found
-    raise CurationRefusedError("No memory matches the query.", "query")
-
-
-def _writable(memory_ids: Collection[int], viewer: Viewer) -> tuple[tuple[int, ...], int]:
-    """Those of visible memories that the viewer may write, in order, and the number of the others."""
-    if viewer.writable_project_ids is None:
-        return tuple(sorted(memory_ids)), 0
-    memories = Memory.objects.filter(pk__in=memory_ids, project_id__in=viewer.writable_project_ids)
-    writable = tuple(memories.order_by("pk").values_list("pk", flat=True))
-    return writable, len(memory_ids) - len(writable)
-
-
-def _retag(operation: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
-    if operation.query is None:
-        ids = set(operation.memories)
-        found = list(visible_to(viewer).filter(pk__in=ids).values_list("pk", flat=True))
-        if not found:
-            raise CurationRefusedError("There are no such memories that you can see.", "memories")
-    else:
-        found = _found(parse_query(operation.query), viewer)
-    chosen, not_writable = _writable(found, viewer)
-    if not chosen:
-        raise CurationRefusedError("You can read these memories, but change none of them.", "query")
-    new = _new_categories(operation, viewer)
-    copy = working_copy_of("category", ()) if new else WorkingCopy({})
-    copy.chosen, copy.not_writable = chosen, not_writable
-    if operation.merge_into is not None:
-        memory_edits.memories_merge(copy, chosen, operation.merge_into, operation.reason)
-        return "memory", copy
-    by_path: dict[str, TermRef] = {}
-    # Those above the others first: a category is made with those above it.
-    for path in sorted(new.values(), key=lambda path: len(path.paths)):
-        if path.path not in by_path:
-            by_path[path.path] = category_edits.category_create(copy, path)
-    made = {name: by_path[path.path] for name, path in new.items()}
-    for kind, sources, target in _retag_links(operation, viewer, chosen, made):
-        copy.relinks.append(Relink(kind, sources, target, chosen))
-    if operation.set_state is not None:
-        memory_edits.memories_set_state(copy, chosen, operation.set_state, operation.reason)
-    copy.title = _removal_title(operation, copy.relinks, len(chosen)) or _retag_title(operation, chosen)
-    return "memory", copy
-
-
-def _new_categories(operation: Retag, viewer: Viewer) -> dict[str, CategoryPath]:
-    """The paths by name of categories that are to be added and do not exist yet.
-
-    Only for viewers of everything: for others a path may be taken by a category that they do not see.
-    """
-    paths: dict[str, CategoryPath] = {}
-    for name in (*operation.add_categories, *([operation.set_category] if operation.set_category else [])):
-        try:
-            find_term("category", name, viewer, "add_categories")
-        except TermNotFoundError:
-            try:
-                path = parse_path(name)
-            except PathError as error:
-                raise CurationRefusedError(str(error), "add_categories") from error
-            if viewer.project_ids is not None or path is None or name.startswith("#"):
-                raise
-            paths[name] = path
-    return paths
-
-
-def _retag_title(operation: Retag, chosen: Collection[int]) -> str:
-    """The number of the memories, and what they get (+) and lose (−)."""
-    which = f"#{operation.memories[0]}" if len(operation.memories) == 1 else memories_label(len(chosen))
-    verb = {"active": "Restored", "archived": "Archived"}.get(str(operation.set_state), "Retagged")
-    fields = ["tags", *(vocabulary.plural for vocabulary in VOCABULARIES.values())]
-    changes = [f"+{name}" for plural in fields for name in getattr(operation, f"add_{plural}")]
-    changes += [f"only {operation.set_category}"] if operation.set_category else []
-    changes += [f"−{name}" for plural in fields for name in getattr(operation, f"remove_{plural}")]
-    more = [f"{number(len(changes) - _IN_TITLE)} more"] if len(changes) > _IN_TITLE else []
-    return f"{verb} {which}" + (f": {', '.join([*changes[:_IN_TITLE], *more])}" if changes else "")
-
-
-def _removal_title(operation: Retag, relinks: Collection[Relink], found: int) -> str:
-    """The title of a change that only takes tags from all memories that have one of them; empty for any other."""
-    tags = sorted(set(operation.remove_tags))
-    asked = parse_query(operation.query or "").parameters()
-    is_all = {(key, value) for key, value in asked if key != "state"} == {("tag", tag) for tag in tags}
-    if not is_all or operation.set_state or [(link.kind, link.target) for link in relinks] != [("tag", None)]:
-        return ""
-    names = listed([*tags[:_NAMED], *([f"{len(tags) - _NAMED} others"] if len(tags) > _NAMED else [])])
-    return f"Removed the {'tag' if len(tags) == 1 else 'tags'} {names} from {memories_label(found)}"
-
-
-def _retag_links(
-    operation: Retag, viewer: Viewer, ids: tuple[int, ...], made: Mapping[str, TermRef]
-) -> Iterable[tuple[str, tuple[TermRef, ...], TermRef | None]]:
-    """The links to remove and to create: kind, sources, target. `made` are categories that do not exist yet."""
-    added = [clean_tag(name, "add_tags") for name in dict.fromkeys(operation.add_tags)]
-    removed = [clean_tag(name, "remove_tags") for name in dict.fromkeys(operation.remove_tags)]
-    now = tags_now([*added, *removed], viewer.project_ids)
-    added, removed = ([now.get(tag, tag) for tag in tags] for tags in (added, removed))
-    _refuse_both(added, removed, "tags")
-    if removed:
-        yield "tag", tuple(removed), None
-    for tag in added:
-        yield "tag", (), tag
-    for vocabulary in VOCABULARIES.values():
-        kind, add, remove = vocabulary.name, f"add_{vocabulary.plural}", f"remove_{vocabulary.plural}"
-        names = getattr(operation, add)
-        targets = [
-            (made if kind == "category" else {}).get(name) or find_term(kind, name, viewer, add) for name in names
-        ]
-        sources = [find_term(kind, name, viewer, remove) for name in getattr(operation, remove)]
-        _refuse_both(targets, sources, vocabulary.plural)
-        if sources:
-            yield kind, tuple(sources), None
-        for target in targets:
-            yield kind, (), target
-    if operation.set_category:
-        name = operation.set_category
-        category = made.get(name) or find_term("category", name, viewer, "set_category")
-        if others := category_ids_of(ids) - {int(category)}:
-            yield "category", tuple(sorted(others)), None
-        yield "category", (), category
-
-
-def _refuse_both(added: Collection[TermRef], removed: Collection[TermRef], plural: str) -> None:
-    if both := set(added) & set(removed):
-        raise CurationRefusedError(f"“{sorted(both, key=str)[0]}” is both added and removed.", f"add_{plural}")
-
-
 _OPERATIONS: dict[type[Operation], Callable[[Any, Viewer], tuple[str, WorkingCopy]]] = {
     Create: _create,
     Edit: _edit,
@@ -577,8 +391,8 @@ _OPERATIONS: dict[type[Operation], Callable[[Any, Viewer], tuple[str, WorkingCop
     Alias: _alias,
     Split: _split,
     Relate: _relate,
-    Forget: _forget,
-    Retag: _retag,
+    Forget: forget,
+    Retag: retag,
 }
 
 
@@ -593,7 +407,10 @@ def _refuse_name_taken(
     kind: str, name: str, copy: WorkingCopy, term_id: int, viewer: Viewer, instead: str = "merge the two"
 ) -> None:
     """Refuse a name that is the name of another row, or the alias of one that the viewer sees."""
-    cleaned = term_edits.clean_term_name(kind, name)
+    if kind == "category":
+        # Their paths identify them.
+        return
+    cleaned = edits.clean_term_name(kind, name)
     others = _namesakes(kind, copy.table(kind)[term_id])
     statement, parameters = others.values("id", "name", "aliases", "alias_projects").query.sql_with_params()
     rows = fetch(
@@ -630,3 +447,83 @@ def _refuse_tag_in_use(
         raise CurationRefusedError(f"“{tag}” is already an alias of a tag.", field)
     if not may_exist and tag != unless_of and visible_to(viewer).filter(tags__contains=[tag]).exists():
         raise CurationRefusedError(f"“{tag}” is already a tag: merge the two instead.", field)
+
+
+# --- the projects in which new texts hold -----------------------------------------------------------------------------
+
+_NO_TEXTS: TableRow = {"aliases": [], "description": ""}
+
+
+def text_projects_record(copy: WorkingCopy, linked_projects: Collection[int] = ()) -> None:
+    """Set the projects in which the public texts hold that the operation wrote: those that use the term that the text
+    comes from, since its members knew the name, or may know what is written of it.
+
+    They are read before links move. New terms that get memories are used by `linked_projects`.
+    """
+    if copy.scope is not None:
+        return
+    for kind in VOCABULARIES:
+        _record_terms(copy, kind, sorted(linked_projects) or None)
+    _record_rows(copy, "former_path", "path", "category", "category_id")
+    _record_rows(copy, "tag_alias", "alias", "tag", "tag")
+
+
+def _record_terms(copy: WorkingCopy, kind: str, linked_projects: list[int] | None) -> None:
+    originals = copy.originals(kind)
+    changed = [
+        row
+        for row in copy.table(kind).values()
+        if any(row[name] != originals.get(row["id"], _NO_TEXTS)[name] for name in _NO_TEXTS)
+    ]
+    if not changed:
+        return
+    sources = {row["id"]: [originals[pk] for pk in copy.merged if copy.kept(pk) == row["id"]] for row in changed}
+    refs = {row["id"] for row in changed if row["id"] > 0} | {one["id"] for ones in sources.values() for one in ones}
+    used: dict[int, list[int] | None] = {**projects_using(kind, refs)}
+    for row in changed:
+        before = originals.get(row["id"], _NO_TEXTS)
+        own = used.get(row["id"]) if row["id"] > 0 else linked_projects
+        origin = _origin(sources[row["id"]], used, own)
+        row["alias_projects"] = stored_alias_projects(before, row["aliases"], origin)
+        row["description_projects"] = stored_description_projects(before, row["description"], origin)
+
+
+def _origin(
+    sources: Iterable[TableRow], used: dict[int, list[int] | None], own: list[int] | None
+) -> Callable[[str], list[int] | None]:
+    """Gives the projects of a new text of a term: those of the merged term that had it, else those of the term."""
+
+    def of_alias(source: TableRow, text: str) -> list[int] | None:
+        stored: dict[str, list[str]] = source.get("alias_projects") or {}
+        return [int(project) for project in stored[text]] if text in stored else None
+
+    def origin(text: str) -> list[int] | None:
+        for source in sources:
+            # An alias of another type of entity is `type:name`.
+            for name in (text, text.partition(":")[2]):
+                if name and name in source["aliases"]:
+                    return of_alias(source, name)
+                if name and name == source["name"]:
+                    return used.get(source["id"])
+            if text == source["description"]:
+                return source.get("description_projects")
+        return own
+
+    return origin
+
+
+def _record_rows(copy: WorkingCopy, table: str, text: str, kind: str, reference: str) -> None:
+    """Set the projects of new former paths or aliases of tags: those of the term that had the name before."""
+    new = [row for row_id, row in copy.table(table).items() if row_id not in copy.originals(table)]
+    if not new:
+        return
+    paths = {row["path"]: pk for pk, row in copy.originals("category").items()}
+
+    def refs_of(row: TableRow) -> list[TermRef]:
+        owner: TermRef = row[reference]
+        return [row[text], owner] if kind == "tag" else [paths.get(row[text]) or owner]
+
+    terms = {row["id"]: refs_of(row) for row in new}
+    used: dict[Any, list[int]] = projects_using(kind, {ref for refs in terms.values() for ref in refs})
+    for row in new:
+        row["project_ids"] = next((used[ref] for ref in terms[row["id"]] if ref in used), None)

@@ -1,20 +1,18 @@
 """The tasks of curators, for the first page of curation: each with an example and where it is done."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlencode
 
 from django.urls import reverse
 
 from access.viewer import Viewer, may_write_everything
 from categories.kinds import VOCABULARIES
 from curation.suggestions.background import is_searching
-from curation.suggestions.pages import groups_url, proposal_text, review_url
+from curation.suggestions.pages import groups_url, review_url
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import Kind
 from curation.suggestions.queries import (
     GROUPED_KINDS,
-    Named,
     ShownSuggestion,
     counts_by_kind,
     proposals_of,
@@ -26,7 +24,7 @@ from explorer.links import Link, explore_url, retag_url, values_url
 from search.query import SearchQuery
 from search.result import HitDetail, SearchResult
 from search.run import run
-from text.formatting import listed, memories, number, plural
+from text.formatting import listed, memories, plural
 
 # Names first: one answer changes all memories that have them.
 _PAIRS = (
@@ -47,32 +45,21 @@ _ALIKE, _ALIKE_OF_A_KIND = 12, 8
 class Task:
     """`count` of what `title` says. `link` is where it is done."""
 
-    count: str
+    count: int
     title: str
     text: str
     link: Link
 
 
 @dataclass(frozen=True, slots=True)
-class AlikeNames:
-    """Two names that a suggestion would merge: the one that ends, and the one that is kept, each with its page and its
-    memories; and the preview of that.
-    """
-
-    kind: str
-    name: Link
-    kept: Link
-    merge_url: str
-
-
-@dataclass(frozen=True, slots=True)
 class Overview:
-    heading: str
-    tasks: tuple[Task, ...]
-    vocabulary: tuple[Link, ...]
+    waiting: int
+    """The number of open suggestions."""
+    tasks: Sequence[Task]
+    vocabulary: Sequence[Link]
     """The number of names of each kind, linked to the page of all of them."""
-    memories: str
-    alike: tuple[AlikeNames, ...]
+    memories: int
+    alike: Sequence[ShownSuggestion]
     """The names that look most alike, those with most memories first."""
     may_look: bool
     """Whether the viewer may start to look for suggestions."""
@@ -89,20 +76,17 @@ def build_overview(viewer: Viewer) -> Overview:
     open_counts = counts_by_kind(viewer, ReviewQuery())
     alike = _surest_pairs(viewer, open_counts)
     tasks = (*_pairs(alike, open_counts), *_proposals(viewer, open_counts), *_categories(viewer), *_lacking(corpus))
-    tasks = (*tasks, *_repeated(viewer, open_counts))
-    waiting = sum(open_counts.values())
-    questions = f"{plural(waiting, 'suggestion')} {'waits' if waiting == 1 else 'wait'}"
     return Overview(
-        heading=questions if waiting else "no suggestion waits",
-        tasks=tasks,
-        vocabulary=tuple(
+        waiting=sum(open_counts.values()),
+        tasks=(*tasks, *_repeated(viewer, open_counts)),
+        vocabulary=[
             Link(plural(facet.distinct, kind, _plural(kind)), values_url(kind, SearchQuery(), {"sort": "name"}))
             for kind in _KINDS
             for facet in corpus.facets or ()
             if facet.key == kind
-        ),
-        memories=memories(corpus.total),
-        alike=_most_used(alike),
+        ],
+        memories=corpus.total,
+        alike=sorted(alike, key=lambda one: -(one.counts or (0, 0))[0])[:_ALIKE],
         may_look=may_write_everything(viewer),
         is_looking=is_searching(),
     )
@@ -116,32 +100,6 @@ def _surest_pairs(viewer: Viewer, counts: dict[str, int]) -> list[ShownSuggestio
     )
 
 
-def _most_used(pairs: Iterable[ShownSuggestion]) -> tuple[AlikeNames, ...]:
-    return tuple(
-        AlikeNames(
-            one.subject.kind,
-            _counted(one.subject, (one.counts or (0, 0))[0]),
-            _counted(one.target, (one.counts or (0, 0))[1]),
-            _merge_url(one),
-        )
-        for one in sorted(pairs, key=lambda one: -(one.counts or (0, 0))[0])[:_ALIKE]
-    )
-
-
-def _counted(end: Named, count: int) -> Link:
-    return Link(end.name, reverse("curation:term", args=[end.kind, _ref(end)]), end.type, number(count))
-
-
-def _ref(end: Named) -> str:
-    return end.name if end.kind == "tag" else str(end.id)
-
-
-def _merge_url(one: ShownSuggestion) -> str:
-    ends, kept = (_ref(end) if end.kind == "tag" else f"#{_ref(end)}" for end in (one.subject, one.target))
-    asked = {"term": ends, "target": kept, "do": "preview", "next": reverse("curation:log")}
-    return f"{reverse('curation:merge', args=[one.subject.kind])}?{urlencode(asked)}"
-
-
 def _plural(kind: str) -> str:
     return VOCABULARIES[kind].plural if kind in VOCABULARIES else "tags"
 
@@ -149,9 +107,9 @@ def _plural(kind: str) -> str:
 def _pairs(pairs: Sequence[ShownSuggestion], counts: dict[str, int]) -> Iterator[Task]:
     for kind, one, many, end in _PAIRS:
         if count := counts.get(kind.value, 0):
-            surest = next((proposal_text(pair) for pair in pairs if pair.row.kind == kind), "")
+            surest = next((pair.proposal for pair in pairs if pair.row.kind == kind), "")
             yield Task(
-                number(count),
+                count,
                 f"{one if count == 1 else many} {end}",
                 f"The most confident: {surest}",
                 Link("Compare", review_url(ReviewQuery(kind=kind.value)), f"Compare the {many}"),
@@ -164,13 +122,12 @@ def _proposals(viewer: Viewer, counts: dict[str, int]) -> Iterator[Task]:
         if not (count := counts.get(kind.value, 0)):
             continue
         query = ReviewQuery(kind=kind.value)
-        groups, total = proposals_of(viewer, query, 1, 0)
-        name = " / ".join(groups[0].named.names) or groups[0].named.name
+        (first, *_), total = proposals_of(viewer, query, 1, 0)
         many = "categories" if kind == Kind.CATEGORY else "concepts"
         yield Task(
-            number(total),
+            total,
             f"{kind.value if total == 1 else many} proposed for memories",
-            f"{plural(count, 'suggestion')}, grouped. The first: {name} for {memories(groups[0].count)}",
+            f"{plural(count, 'suggestion')}, grouped. The first: {first.named.label} for {memories(first.count)}",
             Link("Answer", groups_url(query), f"Answer the proposals of {many}"),
         )
 
@@ -179,7 +136,7 @@ def _categories(viewer: Viewer) -> Iterator[Task]:
     indicators = browse("", BrowseRequest(), SearchQuery(), viewer).indicators
     if indicators and indicators.single:
         yield Task(
-            number(indicators.single),
+            indicators.single,
             f"{'category' if indicators.single == 1 else 'categories'} with a single memory",
             f"Merge {'it' if indicators.single == 1 else 'them'} into the category above, or into a similar one.",
             Link("Merge", f"{reverse('explorer:categories')}?show=single", "Merge the categories with a single memory"),
@@ -191,7 +148,7 @@ def _lacking(corpus: SearchResult) -> Iterator[Task]:
     if without:
         query = SearchQuery().toggle_presence("no", "category")
         yield Task(
-            number(without),
+            without,
             f"{'memory' if without == 1 else 'memories'} without a category",
             "It is in no part of the tree, and a search by category misses it."
             if without == 1
@@ -202,7 +159,7 @@ def _lacking(corpus: SearchResult) -> Iterator[Task]:
     untagged = next((facet.no_value for facet in corpus.facets or () if facet.key == "tag"), 0)
     if untagged:
         yield Task(
-            number(untagged),
+            untagged,
             f"{'memory' if untagged == 1 else 'memories'} without a tag",
             "A search by tags misses it." if untagged == 1 else "A search by tags misses them. The newest come first.",
             Link("Tag", explore_url(newest), "Tag the memories without a tag"),
@@ -213,7 +170,7 @@ def _repeated(viewer: Viewer, counts: dict[str, int]) -> Iterator[Task]:
     for kind, one, many, end in _MEMORIES:
         if count := counts.get(kind.value, 0):
             yield Task(
-                number(count),
+                count,
                 f"{one if count == 1 else many} {end}",
                 f"The most confident: {_first(viewer, kind)}",
                 Link("Compare", review_url(ReviewQuery(kind=kind.value)), f"Compare the {many} {end}"),
@@ -222,4 +179,4 @@ def _repeated(viewer: Viewer, counts: dict[str, int]) -> Iterator[Task]:
 
 def _first(viewer: Viewer, kind: Kind) -> str:
     rows = with_names(suggestions_matching(viewer, ReviewQuery(kind=kind.value))[:1], viewer)
-    return proposal_text(rows[0]) if rows else ""
+    return rows[0].proposal if rows else ""

@@ -1,7 +1,7 @@
-"""The contexts of the pages of curation: a term with its forms, a preview, the log."""
+"""The pages of a term with its forms, and of chosen memories with the form that edits them."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
@@ -11,39 +11,27 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from access.viewer import Viewer
-from categories.kinds import TERM_KINDS, VOCABULARIES
-from categories.local_texts import TermTexts, texts_of
+from categories.kinds import VOCABULARIES
 from categories.models import Category, Concept, Entity
 from categories.queries import aliases_of_tags, category_nodes
-from categories.text_projects import AliasProjects, readable_aliases, readable_description, row_holds
+from categories.texts import AliasProjects, TermTexts, readable_aliases, readable_description, row_holds, texts_of
 from curation.forms import OperationForm, RetagForm, SplitForm, forms_of, term_name
-from curation.memory_edits import MOST_MERGED
-from curation.models import Curation
-from curation.overview import Overview, build_overview
-from curation.plan import Plan
-from curation.queries import find_term, labels, read_log, visible_relationships, visible_terms
+from curation.memory_operations import MOST_MERGED
+from curation.queries import find_term, labels, visible_relationships, visible_terms
 from curation.working_copy import TermRef
-from explorer.explore.page import Notice, problem_notices
 from explorer.explore.sidebar import HiddenField, criteria, form_fields
 from explorer.links import explore_url, filter_url
 from memories.models import Memory, Project
 from memories.queries import visible_to
 from search.facets import Facet
 from search.query import FacetScope, SearchQuery
-from search.result import Hit, HitDetail
+from search.result import HitDetail, SearchResult
 from search.run import run
-from text.formatting import listed, number
-from text.formatting import memories as memories_label
-from web.validation import Problem
+from text.formatting import listed
 
-PAGE_SIZE = 50
-# The last changes beside the tasks of curation.
-_BESIDE_TASKS = 8
-SHOWN_LINES = 60
 SHOWN_RELATIONS = 30
 
 
-_TYPE = "Type"
 # Terms as label, value and number of memories.
 Held = Sequence[tuple[str, str, int]]
 
@@ -55,72 +43,31 @@ class TermPage:
     kind: str
     ref: str
     label: str
-    count: str
-    samples: tuple[Hit, ...]
-    """The newest of its memories."""
+    type: str
+    """The type of an entity, which is shown with its name."""
+    found: SearchResult
+    """Its memories, the newest first."""
     ticked: frozenset[str]
     """The numbers of those that are ticked for a split."""
     zone: tzinfo
     explore_url: str
-    facts: tuple[tuple[str, str], ...]
-    other_names: tuple[str, ...]
+    facts: Mapping[str, str]
+    other_names: Sequence[str]
     """The aliases, and former paths, that can be removed."""
-    forms: tuple[OperationForm, ...]
-    is_refused: bool
-    """Whether one of the forms was submitted and has errors, which then have the focus."""
+    forms: Sequence[OperationForm]
     next_url: str
     """Where a change returns to; empty for the log."""
-    other_numbers: str
-    """The numbers of chosen memories that are not among the newest."""
     removal_url: str
     """The preview that takes a tag from its memories; empty for other kinds."""
 
     @property
-    def type(self) -> str:
-        """The type of an entity, which is shown with its name."""
-        return dict(self.facts).get(_TYPE, "")
+    def verbs(self) -> list[str]:
+        return [form.verb for form in self.forms]
 
     @property
-    def other_facts(self) -> tuple[tuple[str, str], ...]:
-        return tuple(fact for fact in self.facts if fact[0] != _TYPE)
-
-    @property
-    def has_split(self) -> bool:
-        """Whether a form lists the newest memories already."""
-        return any(form.verb == "split" for form in self.forms)
-
-
-@dataclass(frozen=True, slots=True)
-class PlanPage:
-    """The preview of a plan in sentences. `pairs` are the hidden fields of the form that applies it."""
-
-    plan: Plan
-    title: str
-    button: str
-    heading: str
-    """How many memories change, and how many of them a search does not show."""
-    figures: tuple[str, ...]
-    staying: str
-    """How many of the chosen memories stay as they are, and why."""
-    pairs: tuple[tuple[str, str], ...]
-    url: str
-    back_url: str
-    back_label: str
-    changed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class EditPart:
-    """The fields for one kind of term. `set` replaces all terms, if the kind has such a field."""
-
-    kind: str
-    label: str
-    is_open: bool
-    held: Held
-    removed: frozenset[str]
-    remove_name: str
-    add: Any
-    set: Any
+    def other_numbers(self) -> str:
+        """The numbers of chosen memories that are not among the newest."""
+        return " ".join(sorted(self.ticked - {str(hit.id) for hit in self.found.hits}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,45 +77,42 @@ class SplitPart:
     terms: tuple[tuple[str, str, Held], ...]
     chosen: tuple[str, str] | None
     """The kind and the value of the term that is chosen at first."""
-    is_open: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RetagPage:
-    """Chosen memories, and the form that edits them. Without a form the choice could not be read."""
+    """Chosen memories, and the form that edits them."""
 
-    heading: str
-    which: str
-    notices: tuple[Notice, ...]
-    form: OperationForm | None
-    """None if a parameter could not be read: without it, too many memories would match."""
-    parts: tuple[EditPart, ...]
-    state_is_open: bool
+    form: RetagForm
+    total: int
+    is_chosen: bool
+    """Whether they were chosen one by one: else they are all that match."""
+    asked: str
+    """The filters that they match, in words."""
+    held: Mapping[str, Held]
+    """The terms that they have, by kind."""
+    begin: str
+    """The part of the form that is open: a kind of terms, `state`, `merge` or `split`."""
     kept: Sequence[Memory]
     """The memories to choose from, if few enough are chosen to be merged."""
-    merge_is_open: bool
     split: SplitPart | None
     """None for viewers who may not curate, and without terms to split."""
     samples: Sequence[tuple[int, str]]
     """The numbers and titles of some of them."""
-    pairs: tuple[HiddenField, ...]
+    pairs: Sequence[HiddenField]
     back_url: str
     zone: tzinfo
 
+    @property
+    def parts(self) -> Iterator[tuple[str, str, str, Held]]:
+        """The kinds of terms, each with its label, its plural as in names of fields, and the terms that are held."""
+        for kind, label in _PARTS.items():
+            yield kind, label, plural_of(kind), self.held.get(kind, ())
 
-@dataclass(frozen=True, slots=True)
-class LogPage:
-    rows: Sequence[Curation]
-    more_url: str
-    newest_url: str
-    """The first page; empty on it."""
-    search: str
-    kinds: tuple[str, ...]
-    name: str
-    kind: str
-    error: str
-    overview: Overview | None
-    """The tasks of curators; None on further pages of the log."""
+    def removed(self, plural: str) -> Sequence[str]:
+        """The terms that were ticked to be removed."""
+        data = self.form.data
+        return data.getlist(f"remove_{plural}") if isinstance(data, QueryDict) else ()
 
 
 def find_ref(kind: str, value: str, viewer: Viewer) -> TermRef:
@@ -186,29 +130,30 @@ def term_page(
     kind: str, ref: TermRef, viewer: Viewer, forms: list[OperationForm] | None = None, next_url: str = ""
 ) -> TermPage:
     forms = forms or forms_of(kind, ref)
-    facts = tuple((name, text) for name, text in _facts(kind, ref, viewer) if text)
+    row: Any = None if kind == "tag" else VOCABULARIES[kind].model._default_manager.get(pk=ref)
+    local = TermTexts() if row is None else texts_of(kind, [int(ref)], viewer.project_ids).get(int(ref), TermTexts())
+    public = {} if row else aliases_of_tags([str(ref)], viewer.project_ids)
+    names = _other_names(row, local, viewer) if row else public.get(str(ref), [])
     ticked = next((form.ticked() for form in forms if isinstance(form, SplitForm)), frozenset[str]())
     value = str(ref) if kind == "tag" else labels(kind, [int(ref)])[int(ref)]
-    found = run(SearchQuery().only(kind, value).with_(page_size=_TICKED), viewer, detail=HitDetail.INDEX)
     label = _full_name(kind, ref, value)
     for form in forms:
         if form.verb == "rename":
             form.initial["name"] = label.rpartition(" / ")[2] if kind == "category" else label
+    facts = _facts(kind, row, local, names, viewer) if row else {"Other names": ", ".join(names)}
     return TermPage(
         kind=kind,
         ref=str(ref),
         label=label,
-        count=memories_label(found.total),
-        samples=found.hits,
+        type=row.entity_type if isinstance(row, Entity) else "",
+        found=run(SearchQuery().only(kind, value).with_(page_size=_TICKED), viewer, detail=HitDetail.INDEX),
         ticked=ticked,
         zone=viewer.timezone,
         explore_url=filter_url(kind, value),
-        facts=facts,
-        other_names=tuple(_other_names(kind, ref, viewer)),
-        forms=tuple(forms),
-        is_refused=any(form.is_bound for form in forms),
+        facts={name: text for name, text in facts.items() if text},
+        other_names=names,
+        forms=forms,
         next_url=next_url,
-        other_numbers=" ".join(sorted(ticked - {str(hit.id) for hit in found.hits})),
         removal_url=_removal_url(str(ref), next_url) if kind == "tag" and "write" in viewer.scopes else "",
     )
 
@@ -226,40 +171,27 @@ def _full_name(kind: str, ref: TermRef, value: str) -> str:
     return value.partition(":")[2] if kind == "entity" else value
 
 
-def _other_names(kind: str, ref: TermRef, viewer: Viewer) -> list[str]:
+def _other_names(row: Category | Concept | Entity, local: TermTexts, viewer: Viewer) -> list[str]:
     """The aliases of a term that the viewer may read; of a category also its former paths."""
-    projects = viewer.project_ids
-    if kind == "tag":
-        return list(aliases_of_tags([str(ref)], projects).get(str(ref), ()))
-    row: Any = VOCABULARIES[kind].model._default_manager.get(pk=ref)
-    local = texts_of(kind, [int(ref)], projects).get(int(ref), TermTexts())
-    names = list(local.named(row.name, readable_aliases(row, projects)))
+    names = list(local.named(row.name, readable_aliases(row, viewer.project_ids)))
     if isinstance(row, Category):
-        paths = {*row.former_paths.filter(row_holds(projects)).values_list("path", flat=True), *local.paths}
-        names += sorted(paths)[:SHOWN_RELATIONS]
+        held = row.former_paths.filter(row_holds(viewer.project_ids)).values_list("path", flat=True)
+        names += sorted({*held, *local.paths})[:SHOWN_RELATIONS]
     return names
 
 
-def _facts(kind: str, ref: TermRef, viewer: Viewer) -> list[tuple[str, str]]:
-    names = ("Other names", ", ".join(_other_names(kind, ref, viewer)))
-    if kind == "tag":
-        return [names]
-    vocabulary = VOCABULARIES[kind]
-    row: Any = vocabulary.model._default_manager.get(pk=ref)
+def _facts(kind: str, row: Any, local: TermTexts, names: Sequence[str], viewer: Viewer) -> dict[str, str]:
     projects = viewer.project_ids
-    local = texts_of(kind, [int(ref)], projects).get(int(ref), TermTexts())
-    facts = [
-        ("Description", local.described(readable_description(row, projects), projects)),
-        names,
-    ]
+    facts = {
+        "Description": local.described(readable_description(row, projects), projects),
+        "Other names": ", ".join(names),
+    }
     if projects is None:
-        facts.append(("Not for everybody", "; ".join(_projects_of_texts(row)[:SHOWN_RELATIONS])))
+        facts["Not for everybody"] = "; ".join(_projects_of_texts(row)[:SHOWN_RELATIONS])
     if isinstance(row, Entity):
-        facts = [(_TYPE, row.entity_type), *facts]
-        facts.append(("Relationships", "; ".join(_relationship_labels(row, viewer))))
-    for column in sorted(vocabulary.relations):
-        label = column.removesuffix("_ids").capitalize()
-        facts.append((label, _visible_labels(kind, getattr(row, column), viewer)))
+        facts["Relationships"] = "; ".join(_relationship_labels(row, viewer))
+    for column in sorted(VOCABULARIES[kind].relations):
+        facts[column.removesuffix("_ids").capitalize()] = _visible_labels(kind, getattr(row, column), viewer)
     return facts
 
 
@@ -286,49 +218,6 @@ def _relationship_labels(entity: Entity, viewer: Viewer) -> list[str]:
     return [f"{fact.relationship_type} {fact.target}" for fact in facts[:SHOWN_RELATIONS]]
 
 
-def plan_page(
-    plan: Plan, pairs: list[tuple[str, str]], *, url: str, back_url: str, back_label: str, changed: bool = False
-) -> PlanPage:
-    return PlanPage(
-        plan=plan,
-        title=_to_do(plan.title),
-        button=_button(plan),
-        heading=_plan_heading(plan),
-        figures=tuple(_figure(figure) for figure in plan.figures if figure.moved or figure.collapsed)[:SHOWN_LINES],
-        staying=_staying(plan),
-        pairs=(*((key, value) for key, value in pairs if key != "token"), ("token", plan.token)),
-        url=url,
-        back_url=back_url,
-        back_label=back_label,
-        changed=changed,
-    )
-
-
-def _button(plan: Plan) -> str:
-    """The words on the button that applies a plan. Only changes of memories have a number: a merge merges terms."""
-    verb = _to_do(plan.title).partition(" ")[0].removesuffix(":")
-    return f"{verb} {memories_label(plan.memories)}" if verb in _OF_MEMORIES and plan.memories else verb
-
-
-def _staying(plan: Plan) -> str:
-    parts = []
-    if plan.unchanged:
-        parts.append(f"{memories_label(plan.unchanged)} {'needs' if plan.unchanged == 1 else 'need'} no change")
-    if plan.not_writable:
-        what = "is of a project" if plan.not_writable == 1 else "are of projects"
-        stay = "stays" if plan.not_writable == 1 else "stay"
-        parts.append(
-            f"{memories_label(plan.not_writable)} {what} that you may read but not write, and {stay} unchanged"
-        )
-    return f"{'; '.join(parts)}." if parts else ""
-
-
-def _plan_heading(plan: Plan) -> str:
-    changing = f"{memories_label(plan.memories)} {'changes' if plan.memories == 1 else 'change'}"
-    hidden = f", {number(plan.hidden)} of them archived, superseded or deleted" if plan.hidden else ""
-    return f"{changing}{hidden}" if plan.memories else "No memory changes"
-
-
 _PARTS = {"tag": "Tags", "category": "Category", "concept": "Concepts", "entity": "Entities"}
 _HELD_SHOWN = 12
 _SAMPLES = 5
@@ -338,21 +227,10 @@ TICKED_AGAIN = "#chosen"
 
 
 def retag_page(
-    query: SearchQuery,
-    memories: Sequence[int] | None,
-    form: RetagForm,
-    viewer: Viewer,
-    problems: Iterable[Problem],
-    begin: str = "",
+    query: SearchQuery, memories: Sequence[int] | None, form: RetagForm, viewer: Viewer, begin: str = ""
 ) -> RetagPage:
-    """The page that edits memories by number, or without numbers all that match. With problems it only names them."""
-    notices = problem_notices(problems)
-    if memories is not None and not memories:
-        notices = (*notices, Notice("No memory is chosen: tick some, or take all that match.", is_error=True))
-    if notices:
-        return RetagPage(
-            "Edit memories", "", notices, None, (), False, (), False, None, (), (), explore_url(query), viewer.timezone
-        )
+    """The page that edits memories by number, or without numbers all that match."""
+    asked, rows = "", list[Memory]()
     if memories is None:
         # The terms of these memories, not those that other filters would find.
         counted = query.with_(page_size=_SAMPLES, facet_scope=FacetScope.RESULTS)
@@ -360,26 +238,22 @@ def retag_page(
         total, held = found.total, {facet.key: _held_by_match(facet) for facet in found.facets or ()}
         titles = [(hit.id, hit.title_text) for hit in found.hits]
         asked = criteria(query, found.labels)
-        which = f"All that match {asked}" if asked else "All memories"
-        rows: list[Memory] = []
     else:
         rows = list(visible_to(viewer).filter(pk__in=memories).defer("content", "terms", "raw").order_by("-created_at"))
         total, held = len(rows), _held_by(rows)
         titles = [(row.pk, row.title) for row in rows[:_SAMPLES]]
-        which = "Chosen by hand"
     begin = begin or _first_part(form)
     if not form.errors:
         form.focus("set_state" if begin == "state" else f"add_{plural_of(begin)}")
     return RetagPage(
-        heading=f"Edit {'' if memories is not None else 'all '}{memories_label(total)}",
-        which=which,
-        notices=(),
         form=form,
-        parts=tuple(_edit_part(kind, form, held.get(kind, ()), begin) for kind in _PARTS),
-        state_is_open=begin == "state",
+        total=total,
+        is_chosen=memories is not None,
+        asked=asked,
+        held=held,
+        begin=begin,
         kept=rows if 1 < len(rows) <= MOST_MERGED else (),
-        merge_is_open=begin == "merge",
-        split=_split_part(query, held, is_open=begin == "split") if "curate" in viewer.scopes else None,
+        split=_split_part(query, held) if "curate" in viewer.scopes else None,
         samples=titles,
         pairs=(*form_fields(query), *_choice_fields(memories)),
         back_url=results_url(query, memories),
@@ -411,22 +285,7 @@ def plural_of(kind: str) -> str:
     return VOCABULARIES[kind].plural if kind in VOCABULARIES else f"{kind}s"
 
 
-def _edit_part(kind: str, form: RetagForm, held: Held, begin: str) -> EditPart:
-    name = plural_of(kind)
-    removed = form.data.getlist(f"remove_{name}") if isinstance(form.data, QueryDict) else ()
-    return EditPart(
-        kind=kind,
-        label=_PARTS[kind],
-        is_open=kind == begin,
-        held=held,
-        removed=frozenset(removed),
-        remove_name=f"remove_{name}",
-        add=form[f"add_{name}"],
-        set=form["set_category"] if kind == "category" else None,
-    )
-
-
-def _split_part(query: SearchQuery, held: Mapping[str, Held], *, is_open: bool) -> SplitPart | None:
+def _split_part(query: SearchQuery, held: Mapping[str, Held]) -> SplitPart | None:
     """The terms that chosen memories have. Those that the query filters by come first, and the first is chosen."""
     kinds: list[tuple[bool, str, str, Held]] = []
     for kind, label in _PARTS.items():
@@ -441,7 +300,7 @@ def _split_part(query: SearchQuery, held: Mapping[str, Held], *, is_open: bool) 
     if not kinds:
         return None
     has_filter, _, kind, first = kinds[0]
-    return SplitPart(tuple(part[1:] for part in kinds), (kind, first[0][1]) if has_filter else None, is_open)
+    return SplitPart(tuple(part[1:] for part in kinds), (kind, first[0][1]) if has_filter else None)
 
 
 def _held_by_match(facet: Facet) -> tuple[tuple[str, str, int], ...]:
@@ -462,64 +321,3 @@ def _held_by(memories: Iterable[Memory]) -> dict[str, tuple[tuple[str, str, int]
         names = labels(kind, [pk for pk, _ in most])
         found[kind] = tuple((names[pk], f"#{pk}", count) for pk, count in most if pk in names)
     return found
-
-
-# First words of titles in the log, and in the preview.
-_TO_DO = {
-    "Merged": "Merge",
-    "Renamed": "Rename",
-    "Moved": "Move",
-    "Changed": "Change",
-    "Related": "Relate",
-    "Unrelated": "Unrelate",
-    "Added:": "Add:",
-    "Removed:": "Remove:",
-    "Stated:": "State:",
-    "Removed": "Remove",
-    "Retagged": "Retag",
-    "Deleted": "Delete",
-    "Archived": "Archive",
-    "Restored": "Restore",
-}
-
-
-_OF_MEMORIES = {"Archive", "Restore", "Retag"}
-
-
-def _to_do(title: str) -> str:
-    first, _, rest = title.partition(" ")
-    return f"{_TO_DO.get(first, first)} {rest}"
-
-
-def _figure(figure: Any) -> str:
-    if figure.kind == "state":
-        return f"{memories_label(figure.moved)} will be {figure.target}"
-    kind = {"category": "in", "concept": "about", "entity": "naming", "tag": "tagged"}[figure.kind]
-    if not figure.source:
-        return f"{memories_label(figure.moved)} will be {kind} “{figure.target}”"
-    if not figure.target:
-        return f"{memories_label(figure.moved)} will no longer be {kind} “{figure.source}”"
-    both = f"; {number(figure.collapsed)} had both and keep one" if figure.collapsed else ""
-    comes = "moves" if figure.moved == 1 else "move"
-    return f"{memories_label(figure.moved)} {kind} “{figure.source}” {comes} to “{figure.target}”{both}"
-
-
-def log_page(
-    viewer: Viewer, *, before: int | None, search: str = "", kind: str = "", name: str = "", error: str = ""
-) -> LogPage:
-    """The log, from below the id `before`. `search` is a part of the titles; `kind` and `name` find a term."""
-    has_tasks = before is None and not search
-    curations, has_more = read_log(viewer, _BESIDE_TASKS if has_tasks else PAGE_SIZE, before, search)
-    page = reverse("curation:log")
-    further = {"search": search} if search else {}
-    return LogPage(
-        rows=curations,
-        more_url=f"{page}?{urlencode({**further, 'before': curations[-1].pk})}" if has_more else "",
-        newest_url=f"{page}?{urlencode(further)}".rstrip("?") if before is not None else "",
-        search=search,
-        kinds=TERM_KINDS,
-        name=name,
-        kind=kind or "tag",
-        error=error,
-        overview=build_overview(viewer) if has_tasks else None,
-    )

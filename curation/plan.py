@@ -26,8 +26,27 @@ from curation.queries import (
 from curation.schemas import Operation
 from curation.working_copy import PlanLine, Relink, RowChange, TermRef, WorkingCopy, tags_after
 from memories.models import Memory
+from text.formatting import memories as memories_label
 
 EXAMPLES = 5
+# First words of titles in the log, and in the preview.
+_TO_DO = {
+    "Merged": "Merge",
+    "Renamed": "Rename",
+    "Moved": "Move",
+    "Changed": "Change",
+    "Related": "Relate",
+    "Unrelated": "Unrelate",
+    "Added:": "Add:",
+    "Removed:": "Remove:",
+    "Stated:": "State:",
+    "Removed": "Remove",
+    "Retagged": "Retag",
+    "Deleted": "Delete",
+    "Archived": "Archive",
+    "Restored": "Restore",
+}
+_OF_MEMORIES = {"Archive", "Restore", "Retag"}
 # The memories linked to terms of a kind, among given ones.
 LinkedIds = Callable[[str, tuple[TermRef, ...], tuple[int, ...] | None], list[int]]
 
@@ -75,6 +94,18 @@ class Plan:
     """The number of matching memories that the viewer may not write, which also stay."""
     examples: tuple[Example, ...] = ()
     token: str = ""
+
+    @property
+    def to_do(self) -> str:
+        """The title before it is done."""
+        first, _, rest = self.title.partition(" ")
+        return f"{_TO_DO.get(first, first)} {rest}"
+
+    @property
+    def button(self) -> str:
+        """The words on the button that applies it. Only changes of memories have a number: a merge merges terms."""
+        verb = self.to_do.partition(" ")[0].removesuffix(":")
+        return f"{verb} {memories_label(self.memories)}" if verb in _OF_MEMORIES and self.memories else verb
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,35 +4,29 @@ Names that none of a viewer's memories has are never disclosed.
 """
 
 from collections.abc import Collection, Iterable
-from datetime import UTC, datetime
 from itertools import chain
-from urllib.parse import parse_qsl
 
 from django.db.models import Q, QuerySet
 from django.db.models.expressions import RawSQL
 
 from access.viewer import Viewer
 from categories.kinds import TERM_KINDS, VOCABULARIES
-from categories.local_texts import known_terms
 from categories.models import FormerPath, LocalText, Relationship
 from categories.queries import tags_now
+from categories.texts import known_terms
 from curation.models import Curation
-from curation.tables import fetch, fetch_column, read_rows
-from curation.term_edits import clean_tag
-from curation.working_copy import CurationRefusedError, TermRef, WorkingCopy
+from curation.tag_edits import clean_tag
+from curation.working_copy import CurationRefusedError, TermRef
 from memories.models import Memory
 from memories.queries import visible_to
 from memories.records import unstorable
-from search.engines.base import Filter
-from search.engines.postgres import PostgresEngine
 from search.facets import DEFAULT_STATES
-from search.plan import resolve_query
-from search.query import SearchQuery, Sort
+from search.query import SearchQuery
 from search.result import HitDetail
 from search.run import run
 from text.formatting import legible
 from web.errors import Refusal
-from web.params import QueryError
+from web.sql import fetch, fetch_column
 
 _SEVERAL = 5
 OTHERS_USE_IT = (
@@ -255,102 +249,6 @@ def category_ids_of(memory_ids: Collection[int]) -> set[int]:
     """Ids of the categories that memories are linked to directly."""
     statement = "SELECT DISTINCT category_id FROM categories_categorylink WHERE memory_id = ANY(%s)"
     return set(fetch_column(statement, [list(memory_ids)]))
-
-
-# --- working copies ---------------------------------------------------------------------------------------------------
-
-
-def working_copy_of(kind: str, refs: Iterable[TermRef]) -> WorkingCopy:
-    """A working copy of terms of a kind, with the rows that refer to them."""
-    if kind == "category":
-        # The whole tree: paths are unique among all categories.
-        return WorkingCopy(
-            {
-                "category": read_rows("category"),
-                "former_path": read_rows("former_path"),
-                "local_text": read_rows("local_text", "kind = 'category'"),
-            }
-        )
-    parameters = {"kind": kind, "refs": list(refs)}
-    local_texts = read_rows(
-        "local_text",
-        "kind = 'tag' AND (tag = ANY(%(refs)s) OR lower(text) = ANY(%(refs)s) AND role <> 'description')"
-        if kind == "tag"
-        else "kind = %(kind)s AND term_id = ANY(%(refs)s::bigint[])",
-        parameters,
-    )
-    if kind == "tag":
-        aliases = read_rows("tag_alias", "tag = ANY(%(refs)s) OR alias = ANY(%(refs)s)", parameters)
-        return WorkingCopy({"tag_alias": aliases, "local_text": local_texts})
-    if kind == "concept":
-        condition = (
-            "id = ANY(%(refs)s) OR broader_ids && %(refs)s::integer[] OR narrower_ids && %(refs)s::integer[]"
-            " OR related_ids && %(refs)s::integer[]"
-        )
-        return WorkingCopy({"concept": read_rows("concept", condition, parameters), "local_text": local_texts})
-    relationships = read_rows("relationship", "source_id = ANY(%(refs)s) OR target_id = ANY(%(refs)s)", parameters)
-    entities = read_rows("entity", "id = ANY(%(refs)s)", parameters)
-    return WorkingCopy({"entity": entities, "relationship": relationships, "local_text": local_texts})
-
-
-def broader_concepts() -> dict[int, set[int]]:
-    """The ids of the directly broader concepts of each concept, from either side of the relation."""
-    above: dict[int, set[int]] = {}
-    for narrower, broader in fetch(
-        "SELECT id, unnest(broader_ids) FROM categories_concept WHERE broader_ids <> '{}'"
-        " UNION SELECT unnest(narrower_ids), id FROM categories_concept WHERE narrower_ids <> '{}'"
-    ):
-        above.setdefault(narrower, set()).add(broader)
-    return above
-
-
-# --- matches of a query -----------------------------------------------------------------------------------------------
-
-
-def parse_query(text: str) -> SearchQuery:
-    """A query string as the explorer reads it. Raises CurationRefusedError."""
-    try:
-        return SearchQuery.from_pairs(parse_qsl(text.removeprefix("?"), keep_blank_values=True, max_num_fields=1_000))
-    except QueryError as error:
-        raise CurationRefusedError(str(error), "query") from error
-    except ValueError as error:
-        raise CurationRefusedError("That is no query string.", "query") from error
-
-
-def matching_ids(
-    query: SearchQuery, viewer: Viewer, most: int | None = None, having: tuple[str, TermRef] | None = None
-) -> list[int]:
-    """Ids of all memories that match a query, from Postgres itself: a derived index may lag behind it.
-
-    Refuses more than `most`. Of those that do not have the term `having`, given with its kind, some may be left out.
-    """
-    engine = PostgresEngine()
-    resolved = resolve_query(engine, query, viewer, datetime.now(UTC), lenient=True)
-    plan = resolved.plan
-    if having is not None and plan.filter(having[0]) is None:
-        plan = plan.with_filter(Filter(having[0], include=((having[1],),)))
-    if resolved.unknown:
-        key, name = resolved.unknown[0]
-        raise CurationRefusedError(f"{key}: nothing is named “{name}”. Correct the query first.", "query")
-    if resolved.without_meaning:
-        raise CurationRefusedError(
-            f"The query looks by meaning, and {resolved.without_meaning}. Add mode=keyword to it.", "query"
-        )
-    summary = engine.match([plan])[0]
-    if summary.truncated:
-        raise CurationRefusedError(
-            "More may match than are looked at by meaning: add a filter, or mode=keyword, so that it is clear which.",
-            "query",
-        )
-    if most is not None and summary.total > most:
-        raise CurationRefusedError(
-            f"{summary.total:,} memories match, and at most {most:,} can be changed at once: narrow the query, such as"
-            " by project or by dates, and do it in several steps.",
-            "query",
-        )
-    if not summary.total:
-        return []
-    return sorted(pk for pk, _ in engine.hits(plan, Sort.NEWEST, limit=summary.total, offset=0))
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------

@@ -1,31 +1,28 @@
 """Plan, apply and undo operations. Each is atomic, audited, exclusive, and recorded so that it can be undone."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from django.db import OperationalError, connection, transaction
-from django.db.models import Q
 from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 
-from access.audit import audit
 from access.limits import Buckets
 from access.models import AuditEvent
-from access.viewer import Viewer
+from access.viewer import Viewer, audit
 from categories.kinds import VOCABULARIES
-from categories.models import MadeBy, Relationship
-from categories.searched_terms import SEARCHED_KINDS, terms_refresh
+from categories.models import MadeBy
 from categories.services import VocabularyBusyError, vocabulary_lock
 from curation.checks import structure_problems
-from curation.facet_columns import read_tags, refresh_columns, write_tags
+from curation.facet_columns import refresh_columns, refresh_search_terms
 from curation.journal import Journal
 from curation.models import Curation
 from curation.plan import Plan, PreparedOperation, prepare
 from curation.queries import (
     OTHERS_USE_IT,
-    linked_ids,
+    TermNotFoundError,
     projects_of,
     used_by_others,
     visible_curation,
@@ -34,11 +31,10 @@ from curation.queries import (
 from curation.schemas import Create, Operation, Rename, Split, scope_of
 from curation.suggestions.obsolete import accepted_as, reopen, withdraw_settled
 from curation.undo import UndoRefusedError, revert
-from curation.working_copy import CurationRefusedError, Relink, StateChange, TermRef, tags_after
+from curation.working_copy import CurationRefusedError, StateChange, TermRef
 from memories.changes import Kind, changes_record_many, kind_of_values
 from memories.models import Memory
 from memories.storage import corpus_bump, outbox_stamp
-from search.facets import DEFAULT_STATES
 from web.errors import Refusal
 
 # The new names that a curator of some projects may try, previews included.
@@ -90,6 +86,15 @@ class CurationForbiddenError(Refusal):
     code = "forbidden"
     message = "Only curators can change the vocabulary."
     suggestion = "Use a key with the scope curate."
+
+
+CURATION_REFUSALS = (
+    CurationRefusedError,
+    TermNotFoundError,
+    UndoRefusedError,
+    CurationForbiddenError,
+    CurationBusyError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +161,7 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
             refresh_columns(kind, ids)
         if problems := [problem for problem in structure_problems() if problem not in known]:
             raise UndoRefusedError(f"A later change depends on it: {problems[0]}")
-        _refresh_search_terms(affected.term_ids)
+        refresh_search_terms(affected.term_ids)
         curation.undone_at, curation.undone_by_id = timezone.now(), viewer.user_id
         curation.save(update_fields=["undone_at", "undone_by"])
         event = audit(viewer, "curation_undo", curation, after={"title": curation.title})
@@ -226,12 +231,12 @@ def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) ->
     for kind in VOCABULARIES:
         moved = prepared.memory_ids if kind == prepared.kind else journal.relinked.get(kind, ())
         refresh_columns(kind, moved)
-    _write_tags(prepared.relinks, journal)
+    journal.move_tags(prepared.relinks)
     for change in prepared.working_copy.state_changes:
         journal.set_state(change)
     curation.terms = sorted(_changed_terms(prepared, journal))
     curation.save(update_fields=["terms"])
-    _refresh_search_terms(journal.term_ids(prepared.changes))
+    refresh_search_terms(journal.term_ids(prepared.changes))
     after = {"title": plan.title, "memories": plan.memories, "arguments": curation.arguments}
     event = audit(viewer, f"curation_{plan.verb}", curation, after=after)
     _record_changes(event, prepared)
@@ -256,7 +261,7 @@ def _record_changes(event: AuditEvent, prepared: PreparedOperation) -> None:
 
 def _kind_of_state(change: StateChange) -> Kind:
     # Memories come back from a state that searches do not show.
-    before = Memory.State.ARCHIVED if change.state in DEFAULT_STATES else None
+    before = Memory.State.ARCHIVED if change.restores else None
     return kind_of_values(before, change.state, ())
 
 
@@ -270,32 +275,6 @@ def _changed_terms(prepared: PreparedOperation, journal: Journal) -> Iterator[st
     if prepared.kind == "tag":
         for relink in prepared.relinks:
             yield from (f"tag:{ref}" for ref in (*relink.sources, relink.target) if ref)
-
-
-def _write_tags(relinks: Sequence[Relink], journal: Journal) -> None:
-    """Compute the resulting tags of memories, and write each memory once."""
-    steps = [relink for relink in relinks if relink.kind == "tag"]
-    if not steps:
-        return
-    chosen = [set(linked_ids("tag", step.sources) if step.memory_ids is None else step.memory_ids) for step in steps]
-    before = read_tags(set().union(*chosen))
-    after = {
-        memory_id: tags_after(tags, [step for step, ids in zip(steps, chosen, strict=True) if memory_id in ids])
-        for memory_id, tags in before.items()
-    }
-    changed = sorted(memory_id for memory_id, tags in after.items() if tags != before[memory_id])
-    write_tags((memory_id, after[memory_id]) for memory_id in changed)
-    journal.record_tags([(one, before[one]) for one in changed], [(one, after[one]) for one in changed])
-
-
-def _refresh_search_terms(term_ids: Mapping[str, Collection[int]]) -> None:
-    """Update the search terms of rows by kind, and of the relationships of the entities among them."""
-    entities = list(term_ids.get("entity", ()))
-    facts = Relationship.objects.filter(Q(source_id__in=entities) | Q(target_id__in=entities))
-    related = {"relationship": list(facts.values_list("pk", flat=True))} if entities else {}
-    for kind, ids in {**term_ids, **related}.items():
-        while terms_refresh(SEARCHED_KINDS[kind], ids):
-            pass
 
 
 def _refuse_undo(curation: Curation, viewer: Viewer) -> None:

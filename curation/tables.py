@@ -4,10 +4,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from django.db import connection
-
 from categories.kinds import VOCABULARIES
-from curation.working_copy import TableRow
+from curation.working_copy import TableRow, TermRef, WorkingCopy
+from web.sql import execute, fetch, fetch_column
 
 # Columns computed from the others: refreshed afterwards, never compared.
 DERIVED = ("terms", "terms_hash")
@@ -24,18 +23,6 @@ NAMES = {
 # Tables that refer to terms. The database deletes a former path with its category, so it is updated first.
 REFERRING = ("relationship", "former_path", "tag_alias", "local_text")
 VECTORS = {"entity": "entity_vector", "relationship": "relationship_vector"}
-
-
-def fetch(statement: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
-    """All rows of a statement."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        return list(cursor.fetchall())
-
-
-def fetch_column(statement: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
-    """The first column of all rows of a statement."""
-    return [row[0] for row in fetch(statement, parameters)]
 
 
 def read_rows(table: str, condition: str = "true", parameters: Mapping[str, Any] | None = None) -> dict[int, TableRow]:
@@ -60,19 +47,63 @@ def load_json(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
+def working_copy_of(kind: str, refs: Iterable[TermRef]) -> WorkingCopy:
+    """A working copy of terms of a kind, with the rows that refer to them."""
+    if kind == "category":
+        # The whole tree: paths are unique among all categories.
+        return WorkingCopy(
+            {
+                "category": read_rows("category"),
+                "former_path": read_rows("former_path"),
+                "local_text": read_rows("local_text", "kind = 'category'"),
+            }
+        )
+    parameters = {"kind": kind, "refs": list(refs)}
+    local_texts = read_rows(
+        "local_text",
+        "kind = 'tag' AND (tag = ANY(%(refs)s) OR lower(text) = ANY(%(refs)s) AND role <> 'description')"
+        if kind == "tag"
+        else "kind = %(kind)s AND term_id = ANY(%(refs)s::bigint[])",
+        parameters,
+    )
+    if kind == "tag":
+        aliases = read_rows("tag_alias", "tag = ANY(%(refs)s) OR alias = ANY(%(refs)s)", parameters)
+        return WorkingCopy({"tag_alias": aliases, "local_text": local_texts})
+    if kind == "concept":
+        condition = (
+            "id = ANY(%(refs)s) OR broader_ids && %(refs)s::integer[] OR narrower_ids && %(refs)s::integer[]"
+            " OR related_ids && %(refs)s::integer[]"
+        )
+        return WorkingCopy({"concept": read_rows("concept", condition, parameters), "local_text": local_texts})
+    relationships = read_rows("relationship", "source_id = ANY(%(refs)s) OR target_id = ANY(%(refs)s)", parameters)
+    entities = read_rows("entity", "id = ANY(%(refs)s)", parameters)
+    return WorkingCopy({"entity": entities, "relationship": relationships, "local_text": local_texts})
+
+
+def broader_concepts() -> dict[int, set[int]]:
+    """The ids of the directly broader concepts of each concept, from either side of the relation."""
+    above: dict[int, set[int]] = {}
+    for narrower, broader in fetch(
+        "SELECT id, unnest(broader_ids) FROM categories_concept WHERE broader_ids <> '{}'"
+        " UNION SELECT unnest(narrower_ids), id FROM categories_concept WHERE narrower_ids <> '{}'"
+    ):
+        above.setdefault(narrower, set()).add(broader)
+    return above
+
+
 def insert_rows(table: str, rows: Sequence[TableRow]) -> list[int]:
     """Insert rows, which all have the same columns; other columns get their database defaults. Returns the ids."""
     if not rows:
         return []
     columns = ", ".join(f'"{name}"' for name in rows[0])
-    returning = "" if table in VECTORS.values() else " RETURNING id"
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {NAMES[table]} ({columns}) SELECT {columns}"
-            f" FROM jsonb_populate_recordset(NULL::{NAMES[table]}, %s::jsonb){returning}",
-            [json.dumps(rows)],
-        )
-        return [row[0] for row in cursor.fetchall()] if returning else []
+    statement = (
+        f"INSERT INTO {NAMES[table]} ({columns}) SELECT {columns}"
+        f" FROM jsonb_populate_recordset(NULL::{NAMES[table]}, %s::jsonb)"
+    )
+    if table not in VECTORS.values():
+        return fetch_column(f"{statement} RETURNING id", [json.dumps(rows)])
+    execute(statement, [json.dumps(rows)])
+    return []
 
 
 def update_rows(table: str, rows: Iterable[TableRow]) -> None:
@@ -80,22 +111,18 @@ def update_rows(table: str, rows: Iterable[TableRow]) -> None:
     by_columns: dict[tuple[str, ...], list[TableRow]] = {}
     for row in rows:
         by_columns.setdefault(tuple(sorted(row.keys() - {"id"})), []).append(row)
-    with connection.cursor() as cursor:
-        if table == "category" and any("path" in columns for columns in by_columns):
-            # The unique constraint is checked row by row, so paths that are exchanged are freed first.
-            cursor.execute(
-                "UPDATE categories_category SET path = '//' || id WHERE id = ANY(%s)",
-                [[row["id"] for columns, group in by_columns.items() if "path" in columns for row in group]],
-            )
-        for columns, group in by_columns.items():
-            assignments = ", ".join(f'"{name}" = made."{name}"' for name in columns)
-            cursor.execute(
-                f"UPDATE {NAMES[table]} own SET {assignments}"
-                f" FROM jsonb_populate_recordset(NULL::{NAMES[table]}, %s::jsonb) made WHERE own.id = made.id",
-                [json.dumps(group)],
-            )
+    if table == "category" and any("path" in columns for columns in by_columns):
+        # The unique constraint is checked row by row, so paths that are exchanged are freed first.
+        moved = [row["id"] for columns, group in by_columns.items() if "path" in columns for row in group]
+        execute("UPDATE categories_category SET path = '//' || id WHERE id = ANY(%s)", [moved])
+    for columns, group in by_columns.items():
+        assignments = ", ".join(f'"{name}" = made."{name}"' for name in columns)
+        execute(
+            f"UPDATE {NAMES[table]} own SET {assignments}"
+            f" FROM jsonb_populate_recordset(NULL::{NAMES[table]}, %s::jsonb) made WHERE own.id = made.id",
+            [json.dumps(group)],
+        )
 
 
 def delete_rows(table: str, ids: Collection[int]) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(f"DELETE FROM {NAMES[table]} WHERE id = ANY(%s)", [list(ids)])
+    execute(f"DELETE FROM {NAMES[table]} WHERE id = ANY(%s)", [list(ids)])

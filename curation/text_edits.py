@@ -10,13 +10,12 @@ from django.db import transaction
 from django.db.models import Model, Q, QuerySet
 from django.db.models.functions import Lower
 
-from access.audit import audit
-from access.viewer import Viewer
+from access.viewer import Viewer, audit
 from categories.models import Category, Concept, Entity, LocalText, Relationship
 from categories.paths import clean_name
 from categories.searched_terms import RELATIONSHIPS, SEARCHED_KINDS, terms_refresh
 from categories.services import vocabulary_lock_shared
-from categories.text_projects import projects_using, stored_alias_projects, stored_description_projects
+from categories.texts import projects_using, stored_alias_projects, stored_description_projects
 from curation.queries import OTHERS_USE_IT, projects_with, used_by_others, visible_terms
 from memories.records import unstorable
 from memories.storage import corpus_bump

@@ -15,11 +15,12 @@ from curation.facet_columns import read_tags, write_tags
 from curation.journal import read_states, set_links, unnest_links, unnest_parameters, write_states
 from curation.models import Curation, CurationChange
 from curation.queries import memories_with
-from curation.tables import DERIVED, VECTORS, delete_rows, fetch_column, insert_rows, read_full_rows, update_rows
+from curation.tables import DERIVED, VECTORS, delete_rows, insert_rows, read_full_rows, update_rows
 from curation.working_copy import TableRow
 from memories.models import EmbeddingModel
 from memories.records import normalise_tag
 from web.errors import Refusal
+from web.sql import execute, fetch_column
 
 Action = CurationChange.Action
 _NAMED = 5
@@ -61,8 +62,7 @@ def revert(curation: Curation) -> AffectedRows:
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
     except IntegrityError as error:
         raise UndoRefusedError("Something that it would restore belongs to something deleted since.") from error
-    with connection.cursor() as cursor:
-        cursor.execute("SET CONSTRAINTS ALL DEFERRED")
+    execute("SET CONSTRAINTS ALL DEFERRED")
     return affected
 
 

@@ -25,17 +25,16 @@ from curation.forms import (
     submit_form,
 )
 from curation.merge_page import found_terms, merge_page, merge_url
+from curation.overview import build_overview
 from curation.pages import (
     TICKED_AGAIN,
     find_ref,
-    log_page,
-    plan_page,
     results_url,
     retag_page,
     term_page,
     term_url,
 )
-from curation.queries import TermNotFoundError, find_term, not_found_message
+from curation.queries import TermNotFoundError, find_term, not_found_message, read_log
 from curation.services import Applied, CurationBusyError, curation_undo
 from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
@@ -76,6 +75,10 @@ curators_only = _only("curate", "Only curators can change the vocabulary.")
 writers_only = _only("write", "You may read, but not change memories.")
 
 
+# Changes on a page of the log, and the last ones beside the tasks of curation.
+_PAGE_SIZE, _BESIDE_TASKS = 50, 8
+
+
 @require_safe
 @curators_only
 def log(request: HttpRequest, viewer: Viewer) -> HttpResponse:
@@ -90,10 +93,20 @@ def log(request: HttpRequest, viewer: Viewer) -> HttpResponse:
         except CurationRefusedError as refused:
             error = str(refused)
     number = int(before) if before.isascii() and before.isdecimal() and len(before) < 19 else None
-    page = log_page(
-        viewer, before=number, search=search, kind=kind if kind in TERM_KINDS else "", name=name, error=error
-    )
-    return render(request, "curation/log.html", {"log": page})
+    has_tasks = number is None and not search
+    rows, has_more = read_log(viewer, _BESIDE_TASKS if has_tasks else _PAGE_SIZE, number, search)
+    log = {
+        "rows": rows,
+        "has_more": has_more,
+        "is_newest": number is None,
+        "search": search,
+        "kinds": TERM_KINDS,
+        "kind": kind if kind in TERM_KINDS else "tag",
+        "name": name,
+        "error": error,
+        "overview": build_overview(viewer) if has_tasks else None,
+    }
+    return render(request, "curation/log.html", {"log": log})
 
 
 @require_safe
@@ -226,12 +239,16 @@ def retag(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     here = reverse("curation:retag")
 
     def render_form() -> HttpResponse:
-        page = retag_page(query, memories, form, viewer, problems, data.get("do", ""))
-        status = 422 if form.is_bound or page.form is None else 200
-        return render(request, "curation/retag.html", {"retag": page}, status=status)
+        page = retag_page(query, memories, form, viewer, data.get("do", ""))
+        return render(request, "curation/retag.html", {"retag": page}, status=422 if form.is_bound else 200)
 
-    if problems or memories == []:
-        return render_form()
+    notices = list(problem_notices(problems))
+    if memories == []:
+        notices.append(Notice("No memory is chosen: tick some, or take all that match.", is_error=True))
+    if notices:
+        # Without a parameter that could not be read, too many memories would match.
+        context = {"retag": None, "notices": notices, "back_url": explore_url(query)}
+        return render(request, "curation/retag.html", context, status=422)
     next_url = return_url(request)
     back = (next_url, "Back") if next_url else (results_url(query, memories), "Back to results")
     return _respond(request, viewer, form, here, back, render_form) if is_bound else render_form()
@@ -272,9 +289,10 @@ def _respond(
         # The term is still there after these.
         usual = back[0] if form.verb in {"alias", "relate"} else reverse("curation:log")
         return HttpResponseRedirect(next_url or usual)
-    pairs = [(key, value) for key, values in _data(request).lists() for value in values if key != "csrfmiddlewaretoken"]
-    page = plan_page(outcome.plan, pairs, url=here, back_url=back[0], back_label=back[1], changed=outcome.changed)
-    return render(request, "curation/preview.html", {"plan": page})
+    own = {"csrfmiddlewaretoken", "token"}
+    pairs = [(key, value) for key, values in _data(request).lists() for value in values if key not in own]
+    context = {"plan": outcome.plan, "changed": outcome.changed, "pairs": [*pairs, ("token", outcome.plan.token)]}
+    return render(request, "curation/preview.html", {**context, "url_here": here, "back": back})
 
 
 @require_POST

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from categories.details import joined_aliases
-from categories.local_texts import Projects
-from categories.text_projects import holds, readable
+from categories.texts import Projects, holds, readable
 from web.errors import Refusal
 
 TableRow = dict[str, Any]
@@ -69,6 +68,11 @@ class StateChange:
     state: str
     reason: str = ""
     successor_id: int | None = None
+
+    @property
+    def restores(self) -> bool:
+        """Whether searches show the memories again."""
+        return self.state in ("active", "proposed")
 
 
 @dataclass(frozen=True, slots=True)

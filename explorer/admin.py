@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
-from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
+from access.admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 
 # Django looks for an app's admin in this module.
 from explorer.memory import admin as memory_admin  # noqa: F401

@@ -11,9 +11,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from access.audit import last_event_of
-from access.viewer import Viewer
-from categories.revision import data_revision
+from access.viewer import Viewer, last_event_of
+from categories.names import data_revision
 from curation.suggestions.params import ReviewQuery, kind_labels
 from curation.suggestions.queries import counts_by_kind
 from explorer.links import explore_url

@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import connection
 
 from access.models import AuditEvent, MemoryChange
 from access.viewer import Viewer
@@ -23,6 +22,7 @@ from memories.models import Corpus, Memory, Project
 from memories.queries import visible_to
 from memories.snapshot import MemorySnapshot
 from web.errors import Refusal
+from web.sql import execute, fetch
 
 Kind = MemoryChange.Kind
 
@@ -79,14 +79,13 @@ def changes_record_batch(event: AuditEvent, batch_id: int) -> None:
 
 
 def _record_selected(event: AuditEvent, kind: Kind, condition: str, parameter: int | list[int]) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO access_memorychange (project_id, kind, memory_ids, event_id)"
-            " SELECT project_id, %s, array_agg(id ORDER BY id), %s FROM (SELECT id, project_id,"
-            f" (row_number() OVER (PARTITION BY project_id ORDER BY id) - 1) / {_BLOCK} AS block"
-            f" FROM memories_memory WHERE {condition}) chosen GROUP BY project_id, block ORDER BY min(id)",
-            [kind, event.pk, parameter],
-        )
+    execute(
+        "INSERT INTO access_memorychange (project_id, kind, memory_ids, event_id)"
+        " SELECT project_id, %s, array_agg(id ORDER BY id), %s FROM (SELECT id, project_id,"
+        f" (row_number() OVER (PARTITION BY project_id ORDER BY id) - 1) / {_BLOCK} AS block"
+        f" FROM memories_memory WHERE {condition}) chosen GROUP BY project_id, block ORDER BY min(id)",
+        [kind, event.pk, parameter],
+    )
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -268,11 +267,11 @@ def _window(
     if project_ids is None:
         # memorychange_feed_idx.
         most = max(least, most)
-        rows = _fetch(statement.format(of=""), {**parameters, "most": most})
+        rows = fetch(statement.format(of=""), {**parameters, "most": most})
         return [(_Place(*row[:2]), row[2]) for row in rows], len(rows) == most
     # memorychange_project_idx, once for each project.
     most = max(least, most // max(1, len(project_ids)))
-    rows = _fetch(
+    rows = fetch(
         "SELECT found.*, project.id FROM unnest(%(projects)s::bigint[]) AS project (id) CROSS JOIN LATERAL ("
         f"{statement.format(of=' AND project_id = project.id')}) found"
         f" ORDER BY 1 {direction}, 2 {direction}",
@@ -292,12 +291,6 @@ def _first_since(since: datetime) -> _Place | None:
     rows = MemoryChange.objects.filter(at__gte=since).order_by("at", "revision", "id").values_list("revision", "id")
     row = rows.first()
     return row and _Place(row[0] or 0, row[1] - 1)
-
-
-def _fetch(statement: str, parameters: dict[str, Any]) -> list[Any]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        return list(cursor.fetchall())
 
 
 # --- cursors: encrypted, since their numbers tell how much others write -----------------------------------------------

@@ -19,6 +19,7 @@ from categories.services import tags_written
 from memories.changes import kind_of_values
 from memories.models import Memory, Session
 from memories.queries import MemoryTitle, memory_details, titles_of, visible_to
+from memories.refusals import EventNotFoundError
 from web.errors import Refusal
 
 MOST_EVENTS = 10_000
@@ -44,44 +45,6 @@ class LinkChange:
 
 
 @dataclass(frozen=True, slots=True)
-class RawEvent:
-    """A change as it is stored. `links` are the changes to links of one that concerned many memories."""
-
-    id: str
-    at: datetime
-    kind: str
-    by: str
-    door: str
-    reason: str = ""
-    batch_id: int | None = None
-    curation_id: int | None = None
-    before: Mapping[str, Any] = field(default_factory=dict)
-    after: Mapping[str, Any] = field(default_factory=dict)
-    links: Mapping[str, LinkChange] = field(default_factory=dict)
-
-
-class HistorySource(Protocol):
-    """Changes of many memories at once, and what became of terms that no longer exist."""
-
-    def events(self, memory_id: int, viewer: Viewer) -> Sequence[RawEvent]:
-        """The changes that concerned a memory."""
-
-    def present_ids(self, kind: str, ids: Collection[int]) -> dict[int, int]:
-        """Each id with that of the term that took its place; its own if it exists, 0 if nothing did."""
-
-    def former_names(self, kind: str, ids: Collection[int]) -> dict[int, str]:
-        """The names that terms had which no longer exist."""
-
-
-_sources: list[HistorySource] = []
-
-
-def history_source_register(source: HistorySource) -> None:
-    """Add a source. Called once, when the app of the source is ready."""
-    _sources.append(source)
-
-
-@dataclass(frozen=True, slots=True)
 class FieldChange:
     """A field before and after: texts, numbers, or lists of names.
 
@@ -103,10 +66,37 @@ class HistoryEvent:
     kind: str
     by: str
     door: str
-    reason: str
-    batch_id: int | None
-    curation_id: int | None
-    changes: tuple[FieldChange, ...]
+    reason: str = ""
+    batch_id: int | None = None
+    curation_id: int | None = None
+    before: Mapping[str, Any] = field(default_factory=dict)
+    """The values as they are stored."""
+    after: Mapping[str, Any] = field(default_factory=dict)
+    links: Mapping[str, LinkChange] = field(default_factory=dict)
+    """The changes to links, if it concerned many memories."""
+    changes: tuple[FieldChange, ...] = ()
+    """The values for people."""
+
+
+class HistorySource(Protocol):
+    """Changes of many memories at once, and what became of terms that no longer exist."""
+
+    def events(self, memory_id: int, viewer: Viewer) -> Sequence[HistoryEvent]:
+        """The changes that concerned a memory."""
+
+    def present_ids(self, kind: str, ids: Collection[int]) -> dict[int, int]:
+        """Each id with that of the term that took its place; its own if it exists, 0 if nothing did."""
+
+    def former_names(self, kind: str, ids: Collection[int]) -> dict[int, str]:
+        """The names that terms had which no longer exist."""
+
+
+_sources: list[HistorySource] = []
+
+
+def history_source_register(source: HistorySource) -> None:
+    """Add a source. Called once, when the app of the source is ready."""
+    _sources.append(source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +106,6 @@ class History:
     memory_id: int
     events: tuple[HistoryEvent, ...]
     next: str = ""
-
-
-class EventNotFoundError(Refusal):
-    """The memory has no such event."""
-
-    status = 404
-    code = "not_found"
-
-    def __init__(self, memory_id: int, event_id: str) -> None:
-        self.suggestion = f"Its events: GET /api/memories/{memory_id}/history"
-        super().__init__(f"#{memory_id} has no event {event_id[:40]!r} in its history.")
 
 
 def memory_history(viewer: Viewer, memory_id: int, *, before: str = "", limit: int = 50) -> History | None:
@@ -260,7 +239,7 @@ class _StoredEvent:
         return str(self.pk)
 
 
-_Event = RawEvent | _StoredEvent
+_Event = HistoryEvent | _StoredEvent
 
 
 def _events_of(memory: Memory, viewer: Viewer, *, with_values: int = _BLOCK) -> list[_Event]:
@@ -287,7 +266,7 @@ def _events_of(memory: Memory, viewer: Viewer, *, with_values: int = _BLOCK) -> 
     return sorted(events, key=lambda event: event.at, reverse=True)
 
 
-def _with_values(events: Sequence[_Event]) -> Iterator[RawEvent]:
+def _with_values(events: Sequence[_Event]) -> Iterator[HistoryEvent]:
     """The events with their values, which are read a few at a time."""
     for start in range(0, len(events), _BLOCK):
         block = events[start : start + _BLOCK]
@@ -296,9 +275,9 @@ def _with_values(events: Sequence[_Event]) -> Iterator[RawEvent]:
         yield from (_audited(stored[event.pk]) if isinstance(event, _StoredEvent) else event for event in block)
 
 
-def _audited(event: AuditEvent) -> RawEvent:
+def _audited(event: AuditEvent) -> HistoryEvent:
     before, after = event.before or {}, event.after or {}
-    return RawEvent(
+    return HistoryEvent(
         id=str(event.pk),
         at=event.at,
         kind=_kind_of(event.verb, before, after, is_first=event.before is None),
@@ -319,10 +298,10 @@ def _kind_of(verb: str, before: Mapping[str, Any], after: Mapping[str, Any], *, 
     return kind_of_values(was, state, after.keys())
 
 
-def _arrival(memory: Memory, imported: AuditEvent | None) -> RawEvent:
+def _arrival(memory: Memory, imported: AuditEvent | None) -> HistoryEvent:
     """The arrival of a memory that has no event of its own: an import has one event for all."""
     batch = memory.batch
-    created = RawEvent(FIRST, memory.created_at, MemoryChange.Kind.CREATED.value, "", AuditEvent.Door.COMMAND)
+    created = HistoryEvent(FIRST, memory.created_at, MemoryChange.Kind.CREATED.value, "", AuditEvent.Door.COMMAND)
     if batch is not None:
         created = replace(created, at=batch.started_at, batch_id=batch.pk)
     return created if imported is None else replace(created, by=maker_of(imported), door=imported.door)
@@ -351,7 +330,7 @@ class _Names:
     sessions: Mapping[int, str]
 
     @classmethod
-    def of(cls, events: Sequence[RawEvent]) -> "_Names":
+    def of(cls, events: Sequence[HistoryEvent]) -> "_Names":
         terms: dict[tuple[str, int], str] = {}
         for plural, kind in _BY_PLURAL.items():
             ids = {ref[0] for event in events for side in (event.before, event.after) for ref in side.get(plural, ())}
@@ -377,7 +356,7 @@ class _Names:
         return value
 
 
-def _shown(event: RawEvent, names: _Names) -> HistoryEvent:
+def _shown(event: HistoryEvent, names: _Names) -> HistoryEvent:
     changes = [
         FieldChange(name.removesuffix("_id"), names.value(name, event.before.get(name)), names.value(name, value))
         for name, value in event.after.items()
@@ -388,14 +367,4 @@ def _shown(event: RawEvent, names: _Names) -> HistoryEvent:
             sorted(names.terms[plural, term_id] for term_id in side) for side in (change.removed, change.added)
         )
         changes.append(FieldChange(plural, removed, added, is_partial=True))
-    return HistoryEvent(
-        id=event.id,
-        at=event.at,
-        kind=event.kind,
-        by=event.by,
-        door=event.door,
-        reason=event.reason,
-        batch_id=event.batch_id,
-        curation_id=event.curation_id,
-        changes=tuple(changes),
-    )
+    return replace(event, changes=tuple(changes))

@@ -4,8 +4,7 @@ from typing import Any
 
 from django.db import transaction
 
-from access.audit import audit
-from access.viewer import Viewer
+from access.viewer import Viewer, audit
 from categories.services import vocabulary_lock_shared
 from memories.models import Project
 from memories.refusals import AlreadyExistsError, ChangeRefusedError, NotAllowedError

@@ -14,9 +14,8 @@ from django.db.models.functions import RowNumber
 
 from access.viewer import Viewer
 from categories.models import Relationship
-from categories.names import names_at
+from categories.names import data_revision, names_at
 from categories.queries import CategoryNode, Term
-from categories.revision import data_revision
 from memories.models import Memory, MemoryLink
 
 

@@ -19,6 +19,17 @@ class MemoryNotFoundError(Refusal):
         super().__init__(f"There is no memory #{memory_id} that you can see.")
 
 
+class EventNotFoundError(Refusal):
+    """The memory has no such event."""
+
+    status = 404
+    code = "not_found"
+
+    def __init__(self, memory_id: int, event_id: str) -> None:
+        self.suggestion = f"Its events: GET /api/memories/{memory_id}/history"
+        super().__init__(f"#{memory_id} has no event {event_id[:40]!r} in its history.")
+
+
 class NotAllowedError(Refusal):
     """The viewer may not do this."""
 

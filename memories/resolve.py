@@ -9,9 +9,6 @@ from functools import lru_cache
 from itertools import starmap
 from typing import Any, NamedTuple
 
-from django.db import connection
-
-from categories.local_texts import known_terms
 from categories.models import MadeBy
 from categories.paths import parse_path
 from categories.services import (
@@ -24,9 +21,11 @@ from categories.services import (
     local_names_match,
     tags_ensure,
 )
+from categories.texts import known_terms
 from memories.models import Memory, Session
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
 from memories.snapshot import MemorySnapshot, NamedLink, Ref
+from web.sql import execute, fetch
 
 # Record fields whose stored value is computed: resolved names, defaults, checked ids.
 _COMPUTED = {
@@ -114,14 +113,13 @@ def _without_local(names: RecordNames, vocabulary: Vocabulary) -> RecordNames:
 
 def projects_make(slugs: Iterable[str], vocabulary: Vocabulary) -> None:
     """Make missing projects."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO memories_project (slug, name, description, language, batch_id, created_at)"
-            " SELECT slug, slug, '', 'english', %s, now() FROM unnest(%s::text[]) AS made (slug)"
-            " ON CONFLICT (slug) DO NOTHING RETURNING id",
-            [vocabulary.batch_id, sorted(slugs)],
-        )
-        vocabulary.count("projects", len(cursor.fetchall()))
+    made_rows = fetch(
+        "INSERT INTO memories_project (slug, name, description, language, batch_id, created_at)"
+        " SELECT slug, slug, '', 'english', %s, now() FROM unnest(%s::text[]) AS made (slug)"
+        " ON CONFLICT (slug) DO NOTHING RETURNING id",
+        [vocabulary.batch_id, sorted(slugs)],
+    )
+    vocabulary.count("projects", len(made_rows))
 
 
 class SessionUse(NamedTuple):
@@ -136,22 +134,21 @@ def sessions_ensure(
 ) -> dict[tuple[int, str], int]:
     """Make or match sessions by (project id, external id). Returns their ids."""
     keys = sorted(sessions)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO memories_session (project_id, external_id, agent, first_at, title, batch_id)"
-            " SELECT project_id, external_id, agent, first_at, '', %s"
-            " FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::timestamptz[])"
-            " AS made (project_id, external_id, agent, first_at)"
-            " ON CONFLICT (project_id, external_id) DO NOTHING RETURNING id",
-            [
-                vocabulary.batch_id,
-                [project_id for project_id, _ in keys],
-                [external_id for _, external_id in keys],
-                [sessions[key].agent for key in keys],
-                [sessions[key].first_at for key in keys],
-            ],
-        )
-        vocabulary.count("sessions", len(cursor.fetchall()))
+    made_rows = fetch(
+        "INSERT INTO memories_session (project_id, external_id, agent, first_at, title, batch_id)"
+        " SELECT project_id, external_id, agent, first_at, '', %s"
+        " FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::timestamptz[])"
+        " AS made (project_id, external_id, agent, first_at)"
+        " ON CONFLICT (project_id, external_id) DO NOTHING RETURNING id",
+        [
+            vocabulary.batch_id,
+            [project_id for project_id, _ in keys],
+            [external_id for _, external_id in keys],
+            [sessions[key].agent for key in keys],
+            [sessions[key].first_at for key in keys],
+        ],
+    )
+    vocabulary.count("sessions", len(made_rows))
     rows = Session.objects.filter(external_id__in={key[1] for key in keys}, project_id__in={key[0] for key in keys})
     ids, earlier = {}, []
     for project_id, external_id, pk, first_at in rows.values_list("project_id", "external_id", "pk", "first_at"):
@@ -160,12 +157,11 @@ def sessions_ensure(
         if use and use.first_at and (first_at is None or use.first_at < first_at):
             earlier.append((pk, use.first_at))
     if earlier:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "UPDATE memories_session SET first_at = least(first_at, made.at)"
-                " FROM unnest(%s::bigint[], %s::timestamptz[]) AS made (session_id, at) WHERE id = made.session_id",
-                [[pk for pk, _ in earlier], [at for _, at in earlier]],
-            )
+        execute(
+            "UPDATE memories_session SET first_at = least(first_at, made.at)"
+            " FROM unnest(%s::bigint[], %s::timestamptz[]) AS made (session_id, at) WHERE id = made.session_id",
+            [[pk for pk, _ in earlier], [at for _, at in earlier]],
+        )
     return ids
 
 

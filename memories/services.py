@@ -6,16 +6,14 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
-from memories.bulk_copy import LINK_TABLES, insert_block
 from memories.history import value_before, values_at
-from memories.locking import lock_writable, store_change
 from memories.models import Memory, Project, Session
 from memories.queries import visible_to
 from memories.records import MAX_LIST, SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord, derived_title
@@ -43,7 +41,7 @@ from memories.resolve import (
     sessions_ensure,
     source_of,
 )
-from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
+from memories.snapshot import LINK_TABLES, MemorySnapshot, NamedLink, Ref, content_hash_of, insert_block
 from memories.storage import (
     changed_fields,
     corpus_bump,
@@ -57,14 +55,17 @@ from memories.storage import (
 )
 from memories.supersession import (
     changed_successor,
+    lock_writable,
     memory_supersede,
     refuse_beside_successor,
     refuse_cycle,
+    store_change,
     supersede_all,
     take_supersession,
     without_successor,
 )
 from memories.terms import memory_terms
+from web.sql import execute
 
 DEFAULT_PROJECT = "default"
 _LISTED_PROJECTS = 20
@@ -193,8 +194,7 @@ def _refuse_repeat(project: Project, record: MemoryRecord, content_hash: str) ->
 
 def _lock_identity(project: Project, key: str) -> None:
     """Let transactions that look for the same memory, by its id or by the hash of its text, wait for each other."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [key, project.pk])
+    execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [key, project.pk])
 
 
 def _session_id(project: Project, session: str, use: SessionUse, vocabulary: Vocabulary) -> int | None:

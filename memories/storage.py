@@ -20,24 +20,28 @@ from access.viewer import Viewer
 from categories.models import CategoryLink, ConceptLink, EntityLink
 from categories.paths import clean_name
 from categories.services import category_lineages
-from memories.bulk_copy import (
+from memories.changes import changes_record, kind_of_change
+from memories.models import Corpus, Memory, MemoryLink, Project, Session
+from memories.records import SUPERSEDED_BY_REL
+from memories.snapshot import (
     COPY_MEMORIES,
     LINK_TABLES,
     LINKED,
     SCALARS,
     InsertBlock,
+    MemorySnapshot,
+    NamedLink,
+    Ref,
     array_literal,
+    content_hash_of,
     copy_lines,
     link_columns,
     links_copy,
     ref_lines,
     refs_copy,
 )
-from memories.changes import changes_record, kind_of_change
-from memories.models import Corpus, Memory, MemoryLink, Project, Session
-from memories.records import SUPERSEDED_BY_REL
-from memories.snapshot import MemorySnapshot, NamedLink, Ref, content_hash_of
 from memories.terms import MemoryText, memories_terms
+from web.sql import execute, fetch
 
 _MOMENTS = ("created_at", "happened_at", "updated_at", "valid_from", "valid_to")
 # Fields whose change affects the terms.
@@ -48,9 +52,7 @@ _MANY = 100
 
 def memory_ids_draw(count: int) -> list[int]:
     """Draw new ids in one block."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT nextval('memory_id_seq') FROM generate_series(1, %s)", [count])
-        return [int(row[0]) for row in cursor.fetchall()]
+    return [int(row[0]) for row in fetch("SELECT nextval('memory_id_seq') FROM generate_series(1, %s)", [count])]
 
 
 def snapshots_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
@@ -200,15 +202,16 @@ def targets_resolve(names: Iterable[tuple[int, str]]) -> dict[tuple[int, str], i
     wanted = list(names)
     if not wanted:
         return {}
-    with connection.cursor() as cursor:
-        cursor.execute(
+    found = {
+        (project_id, external_id): memory_id
+        for project_id, external_id, memory_id in fetch(
             "SELECT memory.project_id, memory.external_id, min(memory.id) FROM memories_memory memory"
             " JOIN unnest(%s::bigint[], %s::text[]) AS named (project_id, external_id)"
             " ON memory.project_id = named.project_id AND memory.external_id = named.external_id"
             " WHERE memory.external_id <> '' GROUP BY 1, 2",
             [[project_id for project_id, _ in wanted], [name for _, name in wanted]],
         )
-        found = {(project_id, external_id): memory_id for project_id, external_id, memory_id in cursor.fetchall()}
+    }
     numbers = {number for _, name in wanted if (number := number_named(name))}
     if numbers:
         for memory_id, project_id in Memory.objects.filter(pk__in=numbers).values_list("id", "project_id"):
@@ -253,26 +256,25 @@ def dangling_links_resolve(arrived: Mapping[tuple[int, str], int], viewer: Viewe
     """Set the targets of links that were stored before the memories that they name."""
     if not arrived:
         return
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT link.memory_id, link.ordinal, link.rel, link.target, memory.project_id"
-            " FROM memories_memorylink link JOIN memories_memory memory ON memory.id = link.memory_id"
-            " WHERE link.target_memory_id IS NULL AND link.target = ANY(%s::text[])",
-            [array_literal(list({name for _, name in arrived}))],
-        )
-        found = [
-            (memory_id, ordinal, rel, arrived[project_id, target])
-            for memory_id, ordinal, rel, target, project_id in cursor.fetchall()
-            if (project_id, target) in arrived
-        ]
-        if not found:
-            return
-        cursor.execute(
-            "UPDATE memories_memorylink link SET target_memory_id = named.target_id"
-            " FROM unnest(%s::bigint[], %s::smallint[], %s::bigint[]) AS named (memory_id, ordinal, target_id)"
-            " WHERE link.memory_id = named.memory_id AND link.ordinal = named.ordinal",
-            [[row[0] for row in found], [row[1] for row in found], [row[3] for row in found]],
-        )
+    links = fetch(
+        "SELECT link.memory_id, link.ordinal, link.rel, link.target, memory.project_id"
+        " FROM memories_memorylink link JOIN memories_memory memory ON memory.id = link.memory_id"
+        " WHERE link.target_memory_id IS NULL AND link.target = ANY(%s::text[])",
+        [array_literal(list({name for _, name in arrived}))],
+    )
+    found = [
+        (memory_id, ordinal, rel, arrived[project_id, target])
+        for memory_id, ordinal, rel, target, project_id in links
+        if (project_id, target) in arrived
+    ]
+    if not found:
+        return
+    execute(
+        "UPDATE memories_memorylink link SET target_memory_id = named.target_id"
+        " FROM unnest(%s::bigint[], %s::smallint[], %s::bigint[]) AS named (memory_id, ordinal, target_id)"
+        " WHERE link.memory_id = named.memory_id AND link.ordinal = named.ordinal",
+        [[row[0] for row in found], [row[1] for row in found], [row[3] for row in found]],
+    )
     older = snapshots_read({row[0] for row in found if row[2] == SUPERSEDED_BY_REL})
     if older:
         changes = [(snapshot, _superseded_by_link(snapshot, arrived)) for snapshot in older.values()]
@@ -467,12 +469,11 @@ def memory_event(
 
 def outbox_add_batch(batch_id: int) -> None:
     """Add one outbox entry for all memories of a batch: its id, negated."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO memories_outbox (memory_id, at) SELECT -%s, clock_timestamp() FROM memories_corpus"
-            " WHERE id = 1 AND indexed",
-            [batch_id],
-        )
+    execute(
+        "INSERT INTO memories_outbox (memory_id, at) SELECT -%s, clock_timestamp() FROM memories_corpus"
+        " WHERE id = 1 AND indexed",
+        [batch_id],
+    )
 
 
 # Rows that are visible while their transaction is in progress are this transaction's own, also those of its savepoints,
@@ -485,8 +486,7 @@ WHERE CASE WHEN age(memories_outbox.xmin) <= 0
 
 def outbox_stamp() -> None:
     """Set the time of this transaction's outbox entries to now, so that a long transaction is no delay."""
-    with connection.cursor() as cursor:
-        cursor.execute(_STAMP)
+    execute(_STAMP)
 
 
 # Within `one_revision`: whether a service has asked for a new revision.
@@ -521,9 +521,8 @@ def corpus_bump() -> None:
         return
     if not Corpus.objects.filter(pk=1).update(revision=F("revision") + 1):
         Corpus.objects.create(id=1, revision=1)
-    with connection.cursor() as cursor:
-        # memorychange_open_idx: the entries of this transaction. Others are not visible before they have a revision.
-        cursor.execute(
-            "UPDATE access_memorychange SET revision = corpus.revision, at = statement_timestamp()"
-            " FROM memories_corpus corpus WHERE corpus.id = 1 AND access_memorychange.revision IS NULL"
-        )
+    # memorychange_open_idx: the entries of this transaction. Others are not visible before they have a revision.
+    execute(
+        "UPDATE access_memorychange SET revision = corpus.revision, at = statement_timestamp()"
+        " FROM memories_corpus corpus WHERE corpus.id = 1 AND access_memorychange.revision IS NULL"
+    )

@@ -1,4 +1,7 @@
-"""Supersession: which memory replaced which. It is stored as the successor; the state follows unless it is given."""
+"""Supersession: which memory replaced which. It is stored as the successor; the state follows unless it is given.
+
+A memory that is changed is locked as it is stored, and stored again with an event.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -8,13 +11,62 @@ from django.db import transaction
 from django.utils import timezone
 
 from access.viewer import Viewer
-from memories.locking import lock_writable, store_change
+from categories.services import vocabulary_lock_shared
 from memories.models import Memory
-from memories.queries import visible_to
+from memories.queries import memory_version, visible_to
 from memories.records import SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord
-from memories.refusals import ChangeRefusedError, MemoryNotFoundError, SuccessorError
+from memories.refusals import (
+    ChangeRefusedError,
+    MemoryNotFoundError,
+    NotAllowedError,
+    SuccessorError,
+    VersionConflictError,
+)
 from memories.snapshot import MemorySnapshot
-from memories.storage import targets_resolve
+from memories.storage import (
+    corpus_bump,
+    dangling_links_resolve,
+    memory_audit,
+    snapshots_read,
+    snapshots_update,
+    targets_resolve,
+)
+
+# As the version of a change: any, as long as there is one.
+ANY_VERSION = "*"
+
+
+def lock_writable(memory_id: int, viewer: Viewer, if_version: str = "") -> MemorySnapshot:
+    """The memory as stored, locked until the end of the transaction.
+
+    Raises VersionConflictError unless it is the version `if_version`, if one is given.
+    """
+    vocabulary_lock_shared()
+    if not visible_to(viewer).filter(pk=memory_id).exists():
+        raise MemoryNotFoundError(memory_id)
+    # A lock by id: the only form that works on a distributed table.
+    locked = Memory.objects.select_for_update().only("project_id").filter(pk=memory_id).first()
+    if locked is None:
+        raise MemoryNotFoundError(memory_id)
+    if not viewer.may_write(locked.project_id):
+        raise NotAllowedError(f"You can read #{memory_id} but not change it.")
+    if if_version not in {"", ANY_VERSION}:
+        version = memory_version(Memory.objects.defer("content", "terms", "raw").get(pk=memory_id))
+        if version != if_version:
+            raise VersionConflictError(memory_id, version)
+    return snapshots_read([memory_id])[memory_id]
+
+
+def store_change(before: MemorySnapshot, after: MemorySnapshot, verb: str, viewer: Viewer, note: str) -> Memory:
+    """Store a change and its event; without a difference there is no event."""
+    if stored := snapshots_update([(before, after)]):
+        after = stored[0][1]
+        if after.external_id and after.external_id != before.external_id:
+            dangling_links_resolve({(after.project_id, after.external_id): after.id}, viewer)
+        memory_audit(viewer, verb, before, after, note=note)
+        corpus_bump()
+    return Memory.objects.get(pk=before.id)
+
 
 _Record = TypeVar("_Record", bound=MemoryRecord)
 

@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
+from access.admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from search.models import SavedView, ViewFeed, ViewMark
 from search.saved_views import saved_view_delete, saved_view_save
 from web.admin import ShownOnlyAdmin

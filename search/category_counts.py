@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from django.db import connection
 
-from categories.revision import DataRevision
+from categories.names import DataRevision
 from categories.vocabulary_cache import Tree
 from search.engines.base import Ids, is_large
 from search.engines.column_snapshot import ColumnSnapshot

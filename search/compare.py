@@ -12,15 +12,7 @@ import numpy as np
 from access.viewer import Viewer
 from categories.queries import Term
 from search.engines import snapshot, with_engine
-from search.engines.base import (
-    Counts,
-    Engine,
-    EngineQuery,
-    EngineTimeoutError,
-    FacetRequest,
-    Filter,
-    Value,
-)
+from search.engines.base import Counts, Engine, EngineQuery, EngineTimeoutError, FacetRequest, Filter, Value
 from search.facet_counts import log_likelihood, value_terms
 from search.facets import DATE_KEY, FACET, FACETS, FacetKind
 from search.histogram import NO_DAYS, DayCounts, build_histogram

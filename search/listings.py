@@ -8,8 +8,8 @@ import numpy as np
 from django.utils import timezone
 
 from access.viewer import Viewer
-from categories.local_texts import as_projects
 from categories.queries import resolve_categories
+from categories.texts import as_projects
 from memories.queries import visible_to
 from search.baseline_counts import corpus_counts
 from search.engines import snapshot, with_engine

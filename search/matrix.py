@@ -12,18 +12,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from access.viewer import Viewer
-from categories.local_texts import as_projects
 from categories.queries import resolve_categories
+from categories.texts import as_projects
 from search.engines import snapshot, with_engine
-from search.engines.base import (
-    Counts,
-    Engine,
-    EngineTimeoutError,
-    FacetRequest,
-    FacetValues,
-    Spans,
-    Value,
-)
+from search.engines.base import Counts, Engine, EngineTimeoutError, FacetRequest, FacetValues, Spans, Value
 from search.facet_counts import counted_rows, flat_request, ordered_by_name
 from search.facets import DATE_KEY, FACET, FACETS, FacetKind, FacetSpec
 from search.histogram import Histogram, bar_edges, build_histogram

@@ -9,9 +9,8 @@ from typing import TypeVar
 from django.conf import settings
 
 from access.viewer import Viewer
-from categories.local_texts import as_projects
 from categories.models import Category, Concept, Entity
-from categories.names import Names, names_at
+from categories.names import DataRevision, Names, data_revision_with, names_at
 from categories.paths import clean_name, stored_forms
 from categories.queries import (
     CategoryNode,
@@ -25,7 +24,7 @@ from categories.queries import (
     similar_names,
     tags_now,
 )
-from categories.revision import DataRevision, data_revision_with
+from categories.texts import as_projects
 from memories.embedding.query import EmbedderNotReadyError, query_vector
 from memories.embedding.vectors import EmbeddedShare, memory_progress
 from memories.records import normalise_tag, slug_name, tag_spellings

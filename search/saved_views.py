@@ -15,9 +15,8 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.text import slugify
 
-from access.audit import audit
 from access.sign_in import owner_to_sign_in, token_hash
-from access.viewer import Viewer, viewer_of_user
+from access.viewer import Viewer, audit, viewer_of_user
 from memories.models import Project
 from search.engines.base import EngineTimeoutError
 from search.listings import totals

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import connection
 
 from access.viewer import command_viewer
-from categories.revision import data_revision
+from categories.names import data_revision
 from memories.embedding.vectors import memory_progress
 from search.baseline_counts import corpus_counts
 from search.engines import select_engine

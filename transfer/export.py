@@ -17,7 +17,7 @@ from django.db.models import Model, Q, QuerySet
 
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity, FormerPath, LocalText, MadeBy, Relationship, TagAlias
-from categories.text_projects import readable_aliases, readable_description, row_holds
+from categories.texts import readable_aliases, readable_description, row_holds
 from memories.models import Memory, Project, Session
 from memories.queries import visible_to
 from memories.snapshot import MemorySnapshot, Ref

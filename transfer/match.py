@@ -8,10 +8,10 @@ from django.db import connection, transaction
 from access.models import AuditEvent
 from access.viewer import may_write_everything
 from categories.services import TooManyNewNamesError, Vocabulary
-from memories.bulk_copy import array_literal
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.resolve import names_ensure, names_of
+from memories.snapshot import array_literal
 from transfer.blocks import Block, Incoming
 from transfer.formats.base import RefusedRecord, SourceRecord
 from transfer.record_hashes import RecordHashes

@@ -1,5 +1,7 @@
 """The hashes of the records of an import, for millions of them."""
 
+from bisect import bisect_left
+
 import numpy as np
 
 # Recent ones are in a dictionary, which takes 106 bytes for each instead of 16.
@@ -11,16 +13,15 @@ class RecordHashes:
 
     def __init__(self) -> None:
         self._recent: dict[int, int] = {}
-        self._keys = np.empty(0, np.int64)
-        self._hashes = np.empty(0, np.int64)
+        self._keys = np.empty(0, np.int64).data
+        self._hashes = np.empty(0, np.int64).data
 
     def get(self, key: int) -> int | None:
         if (recent := self._recent.get(key)) is not None:
             return recent
-        at = int(np.searchsorted(self._keys, key))
-        if at == len(self._keys) or self._keys[at] != key:
-            return None
-        return int(self._hashes[at])
+        # Not by numpy, which lets other threads run meanwhile: the answer would wait for its turn.
+        at = bisect_left(self._keys, key)
+        return self._hashes[at] if at < len(self._keys) and self._keys[at] == key else None
 
     def add(self, key: int, record_hash: int) -> None:
         """Add a record whose identity is new."""
@@ -31,4 +32,4 @@ class RecordHashes:
             self._recent.clear()
             # Mostly in order already, which a stable sort makes use of.
             order = np.argsort(keys, kind="stable")
-            self._keys, self._hashes = keys[order], hashes[order]
+            self._keys, self._hashes = keys[order].data, hashes[order].data

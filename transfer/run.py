@@ -12,8 +12,7 @@ from django.db import DatabaseError, OperationalError, connection, transaction
 from django.utils import timezone
 from psycopg.errors import DeadlockDetected
 
-from access.audit import audit
-from access.viewer import Viewer
+from access.viewer import Viewer, audit
 from memories.changes import changes_record_batch
 from memories.models import ImportBatch
 from memories.records import MAX_PROJECT, slug_name

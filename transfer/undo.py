@@ -9,16 +9,14 @@ from django.apps import apps
 from django.db import connection, models, transaction
 from django.utils import timezone
 
-from access.audit import audit
 from access.models import AuditEvent
-from access.viewer import Viewer
+from access.viewer import Viewer, audit
 from categories.kinds import VOCABULARIES, VocabularyKind
 from categories.models import Category, Entity, EntityLink, Relationship
 from categories.searched_terms import terms_refresh_all
 from categories.services import tags_written, vocabulary_lock
 from curation.queries import merged_ids
 from curation.suggestions.obsolete import withdraw_obsolete
-from curation.tables import fetch_column
 from memories.changes import Kind, changes_record_many
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
 from memories.storage import (
@@ -33,6 +31,7 @@ from memories.storage import (
 from text.formatting import memories
 from transfer.tables import AFTER_MEMORIES
 from transfer.write import IMPORT_LOCK
+from web.sql import fetch_column
 
 _BLOCK = 5_000
 _NAMED = 10

@@ -16,8 +16,8 @@ from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from access.key_rights import key_rights
 from access.keys import make_key
+from access.services import key_rights
 from access.viewer import Viewer, may_write_everything, viewer_of_user
 from explorer.http import PageRequest, page_response, page_viewer, private, wants_fragment
 from explorer.links import filter_url

@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import QuerySet
 from pydantic import ValidationError
 
-from access.audit import audit
+from access.viewer import audit
 from categories.details import (
     CategoryDetails,
     ConceptDetails,

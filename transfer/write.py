@@ -3,7 +3,6 @@
 Everything runs within a single transaction opened by the caller: after any error nothing is written.
 """
 
-import gc
 import json
 import math
 import sys
@@ -20,11 +19,10 @@ from django.utils import timezone
 from access.viewer import Viewer
 from categories.models import LocalText, MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
-from memories.bulk_copy import InsertBlock, insert_block
 from memories.models import Memory
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
 from memories.resolve import SessionUse, names_ensure, names_of, record_snapshot, sessions_ensure
-from memories.snapshot import MemorySnapshot, NamedLink
+from memories.snapshot import InsertBlock, MemorySnapshot, NamedLink, insert_block
 from memories.storage import (
     changed_fields,
     dangling_names_resolve,
@@ -48,6 +46,7 @@ from transfer.rows import Row, rows_finish, rows_write
 from transfer.state import ImportCounts, ImportObserver, ImportRun, WriteOptions
 from transfer.vocabulary import deferred_write
 from web.distribution import is_distributed
+from web.processes import rare_collections
 
 # Imports wait for each other, so that none misses the rows of another.
 IMPORT_LOCK = 0x6D6E656D6F
@@ -119,9 +118,7 @@ def records_write(
 @contextmanager
 def _tune_import() -> Iterator[None]:
     """Tune the transaction for many rows, and the interpreter for many records and threads that wait for it."""
-    thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
-    # Collections scan all objects after this many new ones: there are many records, and none has cycles.
-    gc.set_threshold(200_000, *thresholds[1:])
+    interval = sys.getswitchinterval()
     # Continue at once after an answer of the database, not after five milliseconds of another thread.
     sys.setswitchinterval(0.0005)
     try:
@@ -130,9 +127,9 @@ def _tune_import() -> Iterator[None]:
             cursor.execute("SET LOCAL work_mem = '64MB'")
             # Check foreign keys with each block, not at the end: parents always come first.
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        yield
+        with rare_collections():
+            yield
     finally:
-        gc.set_threshold(*thresholds)
         sys.setswitchinterval(interval)
 
 

@@ -1,6 +1,7 @@
 """Child processes of a server: `manage.py` commands that start, restart and end with it."""
 
 import ctypes
+import gc
 import logging
 import os
 import signal
@@ -127,6 +128,17 @@ def limit_heaps() -> None:
     """The same for this process, whose environment was read before it could be changed."""
     with suppress(AttributeError, OSError, TypeError):  # another C library than glibc
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, int(os.environ.get("MALLOC_ARENA_MAX", _ARENAS)))
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Collect garbage after more new objects: a collection scans all objects, and thousands of rows have no cycles."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(200_000, *thresholds[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 def release_memory() -> None:

@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
+from access.admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.queries import visible_suggestions
 from curation.suggestions.services import policy_set

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from curation.suggestions.proposals import STATES
-from curation.tables import fetch
 from memories.embedding.query import ServingModel
 from memories.models import Memory
 from search.engines.base import Ids, VectorQuery
 from search.engines.knn import nearest_candidates
 from search.ranking import Vector, chunks_of
+from web.sql import fetch
 
 # Memories that vote, and chunks of a memory that search for them.
 NEIGHBOURS = 15

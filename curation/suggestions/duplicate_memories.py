@@ -9,11 +9,11 @@ from typing import Any
 from django.conf import settings
 
 from curation.suggestions.proposals import Kind, Proposal
-from curation.tables import fetch
 from memories.models import Chunk, MemoryLink
 from search.engines.vectors.pgvector import hnsw_scan
 from search.ranking import chunks_of, mean_vector
 from text.analysis import STOPWORDS
+from web.sql import fetch
 
 # Nearest chunks of a memory, in all projects, and `ef_search` of the index.
 _NEAREST = 12

@@ -18,9 +18,9 @@ from django.db import transaction
 
 from categories.models import Concept, Entity, EntityVector
 from curation.suggestions.proposals import HELD_ALIAS, Kind, Proposal
-from curation.tables import fetch
 from memories.embedding.models import Embedder
 from text.analysis import fold
+from web.sql import fetch
 
 # The minimum trigram similarity of candidates.
 MIN_TRIGRAM = 0.55

@@ -23,11 +23,11 @@ from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.obsolete import withdraw_obsolete
 from curation.suggestions.proposals import NAME_KINDS, STATES, Kind, Proposal
 from curation.suggestions.services import REFUSALS, suggestion_accept
-from curation.tables import fetch_column
 from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder
 from memories.embedding.query import ServingModel, serving_model
 from memories.models import Memory, Project
 from web.command_line import command
+from web.sql import fetch_column
 
 Item = TypeVar("Item")
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from yake_rust import Yake
 
 from categories.models import Concept, Entity
-from categories.text_projects import readable_aliases
+from categories.texts import readable_aliases
 from curation.suggestions.proposals import STATES, Kind, Proposal
 from memories.models import Memory, Project
 from text.analysis import STOPWORDS, TOKEN, analyse_token, fold

@@ -5,37 +5,24 @@ again whose change is undone.
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from django.db.models import Q
 from django.utils import timezone
 
-from access.audit import audit
-from access.viewer import Viewer
+from access.viewer import Viewer, audit
 from categories.kinds import VOCABULARIES
-from categories.local_texts import known_terms
+from categories.texts import known_terms
 from curation.suggestions.models import Suggestion
 from curation.suggestions.proposals import NAME_KINDS, Kind
-from curation.tables import fetch, fetch_column
+from curation.suggestions.queries import FROM_TAG, GROUPED_KINDS, INTO_TAG, names_among
+from web.sql import fetch, fetch_column
 
 # Open suggestions that are looked at together.
 _MANY = 5_000
 
-# By primary keys.
-_OPEN = """
-SELECT id, kind, subject_id, target_id, proposal ->> 'from', proposal ->> 'into' FROM curation_suggestion
-WHERE state = 'open' AND id > %s ORDER BY id LIMIT %s"""
 _PRESENT = {
     "memory": "SELECT id FROM memories_memory WHERE id = ANY(%s) AND state IN ('active', 'proposed')",
     **{name: f"SELECT id FROM {vocabulary.table} WHERE id = ANY(%s)" for name, vocabulary in VOCABULARIES.items()},
 }
-# Those of some terms, by the index suggestion_queue_idx. A tag is named in the proposal, any other term by its id.
-_NAMING = """
-SELECT id, kind, subject_id, target_id, proposal ->> 'from', proposal ->> 'into' FROM curation_suggestion
-WHERE state = 'open' AND (
-    kind = 'category' AND target_id = ANY(%(category)s)
-    OR kind = 'concept' AND target_id = ANY(%(concept)s)
-    OR kind = 'concept_duplicate' AND (subject_id = ANY(%(concept)s) OR target_id = ANY(%(concept)s))
-    OR kind = 'entity_duplicate' AND (subject_id = ANY(%(entity)s) OR target_id = ANY(%(entity)s))
-    OR kind = 'tag_duplicate' AND (proposal ->> 'from' = ANY(%(tag)s) OR proposal ->> 'into' = ANY(%(tag)s))
-) ORDER BY id"""
 
 
 class _Open(NamedTuple):
@@ -76,8 +63,7 @@ class _Open(NamedTuple):
 def withdraw_obsolete() -> int:
     """Delete open suggestions whose rows are gone or whose change was made by hand. Returns their number."""
     withdrawn = after = 0
-    while rows := fetch(_OPEN, [after, _MANY]):
-        block = [_Open(*row) for row in rows]
+    while block := _read_open(Q(pk__gt=after), _MANY):
         after = block[-1].id
         withdrawn += _withdraw_obsolete_of(block)
     return withdrawn
@@ -85,13 +71,25 @@ def withdraw_obsolete() -> int:
 
 def withdraw_settled(terms: Iterable[str]) -> int:
     """The same for the suggestions that name one of some terms, each given as `kind:id` or `tag:name`."""
-    named: dict[str, list[int | str]] = {kind: [] for kind in (*VOCABULARIES, "tag")}
+    named: dict[str, set[int | str]] = {kind: set() for kind in (*VOCABULARIES, "tag")}
     for kind, _, ref in (term.partition(":") for term in terms):
         if kind in named:
-            named[kind].append(ref if kind == "tag" else int(ref))
-    rows = fetch(_NAMING, named) if any(named.values()) else []
-    blocks = (rows[begin : begin + _MANY] for begin in range(0, len(rows), _MANY))
-    return sum(_withdraw_obsolete_of([_Open(*row) for row in block]) for block in blocks)
+            named[kind].add(ref if kind == "tag" else int(ref))
+    if not any(named.values()):
+        return 0
+    duplicates = {Kind.CONCEPT_DUPLICATE: "concept", Kind.ENTITY_DUPLICATE: "entity", Kind.TAG_DUPLICATE: "tag"}
+    # By the index suggestion_queue_idx.
+    found = names_among({kind: named[of] for kind, of in duplicates.items()}, both=False)
+    for kind in GROUPED_KINDS:
+        found |= Q(kind=kind, target_id__in=named[kind])
+    rows = _read_open(found)
+    return sum(_withdraw_obsolete_of(rows[begin : begin + _MANY]) for begin in range(0, len(rows), _MANY))
+
+
+def _read_open(condition: Q, most: int | None = None) -> list[_Open]:
+    rows = Suggestion.objects.alias(from_tag=FROM_TAG, into_tag=INTO_TAG).filter(condition, state=Suggestion.State.OPEN)
+    columns = ("id", "kind", "subject_id", "target_id", FROM_TAG, INTO_TAG)
+    return [_Open(*row) for row in rows.order_by("id").values_list(*columns)[:most]]
 
 
 def accepted_as(curation_id: int) -> list[Suggestion]:

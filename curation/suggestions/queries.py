@@ -9,16 +9,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
-from typing import cast
 
 from django.db.models import Case, Count, Max, Min, Q, QuerySet, TextField, When
 from django.db.models.fields.json import KeyTextTransform
 
 from access.viewer import Viewer
-from categories.kinds import VOCABULARIES
-from categories.models import Concept, Entity
 from categories.queries import category_nodes, concept_terms, entity_terms
-from categories.text_projects import readable_aliases, readable_description
 from curation.queries import counts_of
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery
@@ -32,7 +28,7 @@ from text.highlight import plain_title
 
 PAGE = 25
 
-_FROM, _INTO = KeyTextTransform("from", "proposal"), KeyTextTransform("into", "proposal")
+FROM_TAG, INTO_TAG = KeyTextTransform("from", "proposal"), KeyTextTransform("into", "proposal")
 # The name of a new concept; an existing one has its id.
 _CONCEPT = Case(When(target_id=None, then=KeyTextTransform("concept", "proposal")), output_field=TextField())
 # Kinds that propose the same term for many memories.
@@ -61,6 +57,27 @@ class Named:
     type: str = ""
     names: tuple[str, ...] = ()
 
+    @property
+    def label(self) -> str:
+        """The name as people read it: a category with those above it, a memory with its number, since near-duplicates
+        often have the same title.
+        """
+        return f"#{self.id} {plain_title(self.name)}" if self.kind == "memory" else " / ".join(self.names) or self.name
+
+    @property
+    def ref(self) -> str:
+        """Its name in addresses."""
+        return self.name if self.kind == "tag" else str(self.id)
+
+    @property
+    def known_as(self) -> str:
+        """Its name in operations."""
+        return self.name if self.kind == "tag" else f"#{self.id}"
+
+    @property
+    def short_name(self) -> str:
+        return self.name if len(self.name) <= 30 else f"{self.name[:29]}…"
+
 
 @dataclass(frozen=True, slots=True)
 class ShownSuggestion:
@@ -74,6 +91,37 @@ class ShownSuggestion:
     counts: tuple[int, int] | None = None
     """The memories of both, of two names that are not decided yet."""
 
+    @property
+    def is_of_names(self) -> bool:
+        return self.row.kind in NAME_KINDS
+
+    @property
+    def proposal(self) -> str:
+        """The proposed change in a line."""
+        return f"{self.subject.name} → {self.target.name}" if self.is_of_names else self.target.label
+
+    @property
+    def title(self) -> str:
+        """The memory that it is about; empty for names."""
+        return self.subject.label if self.subject.kind == "memory" else ""
+
+    @property
+    def note(self) -> str:
+        """The type of a concept, and the types of entities."""
+        if self.row.kind == Kind.CONCEPT:
+            return f"new, {self.target.type}" if self.target.id is None else self.target.type
+        types = dict.fromkeys(named.type for named in (self.subject, self.target) if named.type)
+        return " and ".join(types) if self.row.kind == Kind.ENTITY_DUPLICATE else ""
+
+    @property
+    def ways(self) -> tuple[str, str]:
+        """The words on the buttons that accept it, and that keep the other of two; the latter may be empty."""
+        if self.is_of_names:
+            return f"Keep “{self.target.short_name}”", f"Keep “{self.subject.short_name}”"
+        if self.row.kind == Kind.MEMORY_DUPLICATE:
+            return f"Keep #{self.target.id}", f"Keep #{self.subject.id}"
+        return "Mark the older one superseded" if self.row.kind == Kind.SUPERSEDED else "Accept", ""
+
 
 def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet[Suggestion]:
     """The visible suggestions: the only definition of their visibility."""
@@ -81,7 +129,7 @@ def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet
         return among
     visible = _visible_values(viewer, among)
     among = among.exclude(kind__in=NAME_KINDS, evidence__rule=HELD_ALIAS)
-    return among.alias(from_tag=_FROM, into_tag=_INTO).filter(
+    return among.alias(from_tag=FROM_TAG, into_tag=INTO_TAG).filter(
         # A target may come from other projects, or have left those of the viewer.
         Q(
             Q(kind__in=[Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED])
@@ -89,7 +137,7 @@ def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet
             | Q(Q(target_id=None) | Q(target_id__in=visible[Kind.CONCEPT]), kind=Kind.CONCEPT),
             project_id__in=viewer.project_ids,
         )
-        | _names_among(visible)
+        | names_among(visible)
     )
 
 
@@ -100,7 +148,9 @@ def _visible_values(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, s
     about = among.filter(kind__in=[Kind.CATEGORY, Kind.CONCEPT], project_id__in=projects or (), target_id__isnull=False)
     for kind, target_id in about.order_by().values_list("kind", "target_id").distinct():
         named[Kind(kind)].add(target_id or 0)
-    names = among.filter(kind__in=NAME_KINDS).order_by().values_list("kind", "subject_id", "target_id", _FROM, _INTO)
+    names = (
+        among.filter(kind__in=NAME_KINDS).order_by().values_list("kind", "subject_id", "target_id", FROM_TAG, INTO_TAG)
+    )
     for kind, subject_id, target_id, source, target in names:
         named[Kind(kind)] |= {source, target} if kind == Kind.TAG_DUPLICATE else {subject_id, target_id}
 
@@ -116,7 +166,7 @@ def _visible_values(viewer: Viewer, among: QuerySet[Suggestion]) -> dict[Kind, s
 
 def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggestion]:
     """The visible suggestions that match the filters, by descending confidence."""
-    rows: QuerySet[Suggestion] = Suggestion.objects.alias(from_tag=_FROM, into_tag=_INTO)
+    rows: QuerySet[Suggestion] = Suggestion.objects.alias(from_tag=FROM_TAG, into_tag=INTO_TAG)
     rows = rows.filter(confidence__gte=query.confidence, state=query.state)
     if query.kind:
         rows = rows.filter(kind=query.kind)
@@ -125,8 +175,18 @@ def suggestions_matching(viewer: Viewer, query: ReviewQuery) -> QuerySet[Suggest
     if query.project:
         rows = _of_project(rows, query.project, viewer)
     elif query.state == Suggestion.State.OPEN.value and viewer.project_ids is None:
-        rows = rows.filter(~Q(kind__in=NAME_KINDS) | _names_among(_visible_values(viewer, rows)))
+        rows = rows.filter(~Q(kind__in=NAME_KINDS) | names_among(_visible_values(viewer, rows)))
     return visible_suggestions(viewer, rows).select_related("project", "decided_by").order_by("-confidence", "id")
+
+
+def duplicate_pairs(viewer: Viewer, project: str, limit: int) -> list[tuple[Suggestion, str, str]]:
+    """The pairs of memories that are proposed as duplicates, in a project or in all, with the titles of both."""
+    query = ReviewQuery(kind=Kind.MEMORY_DUPLICATE.value, project=project)
+    pairs = list(suggestions_matching(viewer, query)[:limit])
+    ids = {pk for pair in pairs for pk in (pair.subject_id, pair.target_id) if pk}
+    titles: dict[int | None, str] = dict(visible_to(viewer).filter(pk__in=ids).values_list("id", "title"))
+    there = [pair for pair in pairs if pair.subject_id in titles and pair.target_id in titles]
+    return [(pair, titles[pair.subject_id], titles[pair.target_id]) for pair in there]
 
 
 def _of_project(rows: QuerySet[Suggestion], slug: str, viewer: Viewer) -> QuerySet[Suggestion]:
@@ -135,10 +195,10 @@ def _of_project(rows: QuerySet[Suggestion], slug: str, viewer: Viewer) -> QueryS
     if project is None:
         return rows.none()
     values = _visible_values(replace(viewer, project_ids=frozenset([project.pk])), rows)
-    return rows.filter(Q(~Q(kind__in=NAME_KINDS), project_id=project.pk) | _names_among(values, both=False))
+    return rows.filter(Q(~Q(kind__in=NAME_KINDS), project_id=project.pk) | names_among(values, both=False))
 
 
-def _names_among(values: Mapping[Kind, set[Value]], *, both: bool = True) -> Q:
+def names_among(values: Mapping[Kind, set[Value]], *, both: bool = True) -> Q:
     """The suggestions about two names of these values, or one of the two. Needs the aliases of both tags."""
     found = Q()
     for kind in NAME_KINDS:
@@ -203,6 +263,16 @@ class Queue:
     rows: tuple[ShownSuggestion, ...]
     counts: dict[str, int]
     current: ShownSuggestion | None
+
+    @property
+    def total(self) -> int:
+        """The number of suggestions of all kinds under the filters."""
+        return sum(self.counts.values())
+
+    @property
+    def place(self) -> int:
+        """The place of the current suggestion on the page; -1 if it is not there."""
+        return next((at for at, one in enumerate(self.rows) if one == self.current), -1)
 
 
 def queue_of(viewer: Viewer, query: ReviewQuery, item: int | None) -> Queue:
@@ -345,151 +415,3 @@ def with_names(rows: Iterable[Suggestion], viewer: Viewer) -> list[ShownSuggesti
         ends, sizes = (subject, target), numbers and (numbers[::-1] if is_turned else numbers)
         shown.append(ShownSuggestion(row, *(ends[::-1] if is_turned else ends), is_turned, sizes))
     return shown
-
-
-# --- evidence -------------------------------------------------------------------------------------------------------
-
-# The number of supporting memories that are shown.
-_SHOWN = 6
-
-
-@dataclass(frozen=True, slots=True)
-class ShownMemory:
-    """The memory of a suggestion, or a memory that supports it."""
-
-    id: int
-    title: str
-    memory_type: str
-    state: str
-    project: str
-    created_at: datetime
-    by: str = ""
-    """The authors, or the agent that wrote it."""
-    content: str = ""
-    tags: tuple[str, ...] = ()
-    similarity: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of two names, with the number of visible memories that have it and the newest of these."""
-
-    named: Named
-    description: str
-    aliases: tuple[str, ...]
-    count: int
-    newest: datetime | None
-    memories: tuple[ShownMemory, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """The details of a suggestion."""
-
-    memory: ShownMemory | None = None
-    other: ShownMemory | None = None
-    supporting: tuple[ShownMemory, ...] = ()
-    supporting_count: int = 0
-    sides: tuple[Side, Side] | tuple[()] = ()
-    alternatives: tuple[ShownSuggestion, ...] = ()
-
-
-def evidence_of(viewer: Viewer, shown: ShownSuggestion) -> Evidence:
-    """The visible details of a suggestion."""
-    row = shown.row
-    if row.kind in (Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED):
-        memories = _memories(viewer, [row.subject_id, row.target_id], content=True)
-        return Evidence(memory=memories.get(row.subject_id or 0), other=memories.get(row.target_id or 0))
-    if row.kind == Kind.CATEGORY:
-        memory = _memories(viewer, [row.subject_id], content=True).get(row.subject_id or 0)
-        near = dict(row.evidence.get("neighbours", []))
-        found = _memories(viewer, list(near)[:_SHOWN])
-        supporting = [replace(found[pk], similarity=near[pk]) for pk in list(near)[:_SHOWN] if pk in found]
-        supporting_count = visible_to(viewer).filter(pk__in=list(near)).count()
-        return Evidence(
-            memory=memory,
-            supporting=tuple(supporting),
-            supporting_count=supporting_count,
-            alternatives=_alternatives(viewer, row),
-        )
-    if row.kind == Kind.CONCEPT:
-        memory = _memories(viewer, [row.subject_id], content=True).get(row.subject_id or 0)
-        others = _with_concept(viewer, row)
-        having = others.exclude(pk=row.subject_id or 0).order_by("-created_at", "-id")
-        return Evidence(
-            memory=memory,
-            supporting=tuple(_memories(viewer, list(having.values_list("pk", flat=True)[:_SHOWN])).values()),
-            supporting_count=having.count(),
-            alternatives=_alternatives(viewer, row),
-        )
-    return Evidence(sides=(_side(viewer, row, shown.subject), _side(viewer, row, shown.target)))
-
-
-def _with_concept(viewer: Viewer, row: Suggestion) -> QuerySet[Memory]:
-    """Memories of the project with the concept; for a new concept, those it is proposed for too."""
-    memories = visible_to(viewer).filter(project_id=row.project_id or 0)
-    if row.target_id is not None:
-        return memories.filter(concept_ids__contains=[row.target_id])
-    same = Suggestion.objects.filter(
-        kind=Kind.CONCEPT, project_id=row.project_id or 0, proposal__concept=row.proposal.get("concept")
-    )
-    return memories.filter(pk__in=visible_suggestions(viewer, same).values("subject_id"))
-
-
-def _alternatives(viewer: Viewer, row: Suggestion) -> tuple[ShownSuggestion, ...]:
-    """Other open suggestions of the kind for the same memory."""
-    others = Suggestion.objects.filter(kind=row.kind, subject_id=row.subject_id, state=Suggestion.State.OPEN)
-    visible = visible_suggestions(viewer, others.exclude(pk=row.pk))
-    return tuple(with_names(visible.order_by("-confidence", "id")[:_SHOWN], viewer))
-
-
-def _memories(viewer: Viewer, ids: Collection[int | None], *, content: bool = False) -> dict[int, ShownMemory]:
-    """Visible memories, in the order of the ids."""
-    columns = [
-        "pk",
-        "authors",
-        "agent",
-        "title",
-        "memory_type",
-        "state",
-        "project__name",
-        "project__slug",
-        "created_at",
-    ]
-    columns += ["content", "tags"] if content else []
-    rows = visible_to(viewer).filter(pk__in=[pk for pk in ids if pk is not None]).values_list(*columns)
-    found = {}
-    for pk, authors, agent, title, memory_type, state, name, slug, created_at, *text in rows:
-        found[pk] = ShownMemory(
-            id=pk,
-            title=plain_title(title) or f"Memory {pk}",
-            memory_type=memory_type,
-            state=state,
-            project=name or slug,
-            created_at=created_at,
-            by=", ".join(authors) or agent,
-            content=text[0] if content else "",
-            tags=tuple(text[1]) if content else (),
-        )
-    return {pk: found[pk] for pk in ids if pk is not None and pk in found}
-
-
-def _side(viewer: Viewer, row: Suggestion, named: Named) -> Side:
-    """The use of one of two names by visible memories."""
-    described: Concept | Entity | None = None
-    if row.kind == Kind.TAG_DUPLICATE:
-        memories = visible_to(viewer).filter(tags__contains=[named.name])
-    else:
-        vocabulary = VOCABULARIES[named.kind]
-        memories = visible_to(viewer).filter(**{f"{vocabulary.memory_column}__contains": [named.id]})
-        described = cast("Concept | Entity | None", vocabulary.model._default_manager.filter(pk=named.id or 0).first())
-    totals = memories.aggregate(n=Count("pk"), newest=Max("created_at"))
-    newest = list(memories.order_by("-created_at", "-pk").values_list("pk", flat=True)[:_SHOWN])
-    return Side(
-        named=named,
-        description=readable_description(described, viewer.project_ids) if described else "",
-        aliases=tuple(readable_aliases(described, viewer.project_ids)) if described else (),
-        count=totals["n"],
-        newest=totals["newest"],
-        memories=tuple(_memories(viewer, newest).values()),
-    )

@@ -8,8 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from access.audit import audit
-from access.viewer import Viewer
+from access.viewer import Viewer, audit
 from categories.kinds import VOCABULARIES
 from categories.models import Concept, ConceptLink, MadeBy
 from categories.queries import tags_now
@@ -17,13 +16,11 @@ from categories.services import Vocabulary, vocabulary_lock_shared
 from curation.models import Curation
 from curation.queries import TermNotFoundError
 from curation.schemas import Merge
-from curation.services import CurationBusyError, CurationForbiddenError, curation_apply, curation_undo
+from curation.services import CURATION_REFUSALS, curation_apply, curation_undo
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import NAME_KINDS, STATES, Kind
 from curation.suggestions.queries import contradicted, suggestions_matching, turned_round, visible_suggestions
-from curation.undo import UndoRefusedError
-from curation.working_copy import CurationRefusedError
 from memories.models import Memory, Project
 from memories.refusals import ChangeRefusedError, MemoryNotFoundError, NotAllowedError
 from memories.resolve import RecordNames, names_ensure
@@ -37,15 +34,6 @@ AppliedChange = dict[str, Any]
 
 SWAPPABLE = (Kind.ENTITY_DUPLICATE, Kind.CONCEPT_DUPLICATE, Kind.TAG_DUPLICATE, Kind.MEMORY_DUPLICATE)
 """Kinds about two duplicates, of which either may remain."""
-
-
-CURATION_REFUSALS = (
-    CurationRefusedError,
-    TermNotFoundError,
-    UndoRefusedError,
-    CurationForbiddenError,
-    CurationBusyError,
-)
 
 
 class SuggestionRefusedError(Refusal):

@@ -14,12 +14,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from access.viewer import may_write_everything
 from curation.suggestions.background import MayNotSearchError, is_searching, search_fault, search_start
+from curation.suggestions.evidence import evidence_of
 from curation.suggestions.models import Suggestion
 from curation.suggestions.pages import (
+    GroupsPage,
+    ManyPage,
+    ReviewPage,
     SearchState,
-    build_groups,
-    build_many,
-    build_review,
     groups_url,
     review_url,
     undo_many_url,
@@ -30,7 +31,6 @@ from curation.suggestions.queries import (
     GROUPED_KINDS,
     PAGE,
     contradicted,
-    evidence_of,
     last_together,
     projects_of,
     proposals_of,
@@ -52,6 +52,7 @@ from curation.suggestions.services import (
     suggestions_undo,
 )
 from explorer.http import page_viewer, private, request_pairs, return_url
+from web.command_line import command
 from web.validation import Problem
 
 # Up to this number all are listed; of more the least sure and the surest, or all on request.
@@ -68,20 +69,20 @@ def review(request: HttpRequest) -> HttpResponse:
     query, problems = ReviewQuery.read(pairs)
     item, done = _number(request, "item"), _number(request, "done")
     queue = queue_of(viewer, query, item)
-    page = build_review(
+    page = ReviewPage(
         queue,
         evidence_of(viewer, queue.current) if queue.current else None,
         projects_of(viewer),
+        viewer,
         may_decide=bool(queue.current and may_decide(queue.current.row, viewer)),
-        may_decide_many="curate" in viewer.scopes,
-        zone=viewer.timezone,
         notices=_notices(problems),
         done=visible_suggestion(viewer, done) if done else None,
         is_stepping=item is not None or done is not None,
         search=SearchState(may_write_everything(viewer), is_searching(), search_fault()),
         together=last_together(viewer, queue.query),
     )
-    return private(render(request, "review/queue.html", {"review": page}))
+    context = {"review": page, "queue": queue, "query": queue.query, "suggest": command("suggest")}
+    return private(render(request, "review/queue.html", context))
 
 
 @require_POST
@@ -149,7 +150,7 @@ def accept_many(request: HttpRequest) -> HttpResponse:
     left_out |= surer.keys() - _numbers(request, "listed")
     firsts = {one.row.pk: one for one in with_names({one.pk: one for one in surer.values()}.values(), viewer)}
     instead = {pk: firsts[first.pk] for pk, first in surer.items()}
-    page = build_many(query, count, rest, doubtful, surest, notices, left_out, instead)
+    page = ManyPage(query, count, rest, doubtful, surest, notices, left_out, instead)
     context = {"many": page, "may_look": may_write_everything(viewer) and not is_searching()}
     return private(render(request, "review/accept_many.html", context))
 
@@ -181,8 +182,7 @@ def proposals(request: HttpRequest) -> HttpResponse:
     kind = query.kind if query.kind in GROUPED_KINDS else GROUPED_KINDS[0].value
     query = query.model_copy(update={"kind": kind, "proposal": "", "state": "open"})
     groups, total = proposals_of(viewer, query, PAGE, (query.page - 1) * PAGE)
-    may_decide = "curate" in viewer.scopes
-    page = build_groups(query, groups, total, may_decide=may_decide, notices=_notices(problems))
+    page = GroupsPage(query, groups, total, "curate" in viewer.scopes, _notices(problems))
     context = {"groups": page, "may_look": may_write_everything(viewer) and not is_searching()}
     return private(render(request, "review/proposals.html", context))
 

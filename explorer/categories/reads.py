@@ -16,9 +16,8 @@ import numpy as np
 from django.db import connection
 
 from access.viewer import Viewer
-from categories.local_texts import as_array
 from categories.queries import Term
-from categories.text_projects import READABLE_ALIASES
+from categories.texts import READABLE_ALIASES, as_array
 from categories.vocabulary_cache import CachedCategory, Tree
 from explorer.categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.categories.visible_tree import (

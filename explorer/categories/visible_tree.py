@@ -7,8 +7,7 @@ from datetime import datetime
 import numpy as np
 
 from access.viewer import Viewer
-from categories.names import Names, names_at
-from categories.revision import DataRevision, data_revision
+from categories.names import DataRevision, Names, data_revision, names_at
 from categories.vocabulary_cache import CachedCategory, Tree, similar_paths, tree_at
 from memories.embedding.vectors import EmbeddedShare
 from search.category_counts import CategoryCounts, Totals, category_counts_at

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from django.db import connection
 
-from categories.local_texts import Projects, as_array
-from categories.text_projects import READABLE_ALIASES
+from categories.texts import READABLE_ALIASES, Projects, as_array
 from explorer.graph.adjacency import Ints, Network, Pairs, pairs_within
 from explorer.graph.queries import GraphContext, NodeKind, named_in_memories, stated_edges
 from web.cache import RevisionCache

@@ -16,10 +16,9 @@ from django.db import connection
 from django.db.models import BigIntegerField, F, Func
 
 from access.viewer import Viewer
-from categories.local_texts import Projects, TermTexts, as_array, texts_of
 from categories.names import Names
 from categories.queries import Term, resolve_concepts, resolve_entities
-from categories.text_projects import READABLE_ALIASES, READABLE_DESCRIPTION
+from categories.texts import READABLE_ALIASES, READABLE_DESCRIPTION, Projects, TermTexts, as_array, texts_of
 from explorer.graph.adjacency import Ints
 from memories.queries import MemoryTitle, visible_to
 from memories.records import unstorable
@@ -80,7 +79,7 @@ class GraphContext:
     viewer: Viewer
     kind: NodeKind
     cache_key: tuple[object, ...] | None
-    """The key for caches of this data revision; None if nothing may be cached. See `categories.revision`."""
+    """The key for caches of this data revision; None if nothing may be cached. See `categories.names`."""
 
     def terms(self, ids: Iterable[int]) -> dict[int, Term]:
         return self.kind.terms(self.resolved.names, ids)

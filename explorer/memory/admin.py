@@ -19,7 +19,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from pydantic import ValidationError
 
-from access.service_admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
+from access.admin import Refused, ServiceAdmin, ServiceForm, admin_viewer
 from memories.models import Memory
 from memories.queries import visible_to
 from memories.records import MemoryChanges, MemoryRecord

@@ -19,13 +19,13 @@ from access.keys import ApiRequest, allowed, callers, known_viewer
 from access.viewer import Viewer
 from explorer.status.reads import SiteStatus, site_status
 from memories.history import rivals_of, superseded_by
-from memories.locking import ANY_VERSION
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_details, memory_version
 from memories.recalls import opened
 from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.refusals import MemoryNotFoundError
 from memories.services import memory_create, memory_delete, memory_link, memory_restore, memory_update
+from memories.supersession import ANY_VERSION
 from search.engines import index_health
 from search.similar import near_duplicates
 from web.errors import GUARDED, ApiError, errors

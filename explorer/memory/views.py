@@ -23,11 +23,10 @@ from explorer.http import (
 from explorer.links import filter_url, memory_url, similar_url
 from explorer.memory.edit import fact_controls
 from explorer.memory.page import MemoryPage, shared_values, similar_groups
-from memories.history import EventNotFoundError
 from memories.models import Project
 from memories.queries import memory_details
 from memories.recalls import opened
-from memories.refusals import MemoryNotFoundError
+from memories.refusals import EventNotFoundError, MemoryNotFoundError
 from memories.services import memory_version_restore
 from search.query import SearchQuery
 from search.similar import SimilarRequest, similar_memories

@@ -6,7 +6,7 @@ from typing import Literal, cast
 from django.conf import settings
 
 from access.viewer import Viewer
-from categories.revision import data_revision
+from categories.names import data_revision
 from memories.embedding.query import QueryCache, not_ready_reason, query_cache
 from memories.embedding.vectors import EmbeddedShare, memory_progress
 from memories.embedding.vocabulary import vocabulary_pending

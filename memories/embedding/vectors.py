@@ -12,7 +12,7 @@ import numpy as np
 from django.db import connection, transaction
 from django.db.models import F
 
-from categories.revision import DataRevision
+from categories.names import DataRevision
 from categories.searched_terms import SearchableTable
 from categories.services import writers_turn
 from memories.embedding import vocabulary

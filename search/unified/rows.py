@@ -12,9 +12,8 @@ from typing import Any
 from django.db import connection
 
 from access.viewer import Viewer
-from categories.local_texts import as_array
 from categories.paths import fold_name
-from categories.text_projects import READABLE_ALIASES, READABLE_DESCRIPTION
+from categories.texts import READABLE_ALIASES, READABLE_DESCRIPTION, as_array
 from memories.queries import visible_to
 from search.engines.base import Engine, Filter
 from search.hits import load_hits

@@ -14,9 +14,9 @@ from django.conf import settings
 from django.db import connection
 
 from access.viewer import Viewer
-from categories.local_texts import as_array, as_projects
 from categories.paths import fold_name
 from categories.searched_terms import RELATIONSHIPS
+from categories.texts import as_array, as_projects
 from search.engines import snapshot, with_engine
 from search.engines.base import Engine, EngineQuery, Filter
 from search.facet_counts import value_terms

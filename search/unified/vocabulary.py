@@ -13,7 +13,7 @@ import numpy as np
 from django.db import connection
 
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, RELATIONSHIPS, SearchableTable
-from categories.text_projects import READABLE_TERMS, READABLE_TEXTS
+from categories.texts import READABLE_TERMS, READABLE_TEXTS
 from memories.embedding.vectors import EmbeddedShare, vocabulary_progress
 from memories.embedding.vocabulary import literal
 from memories.models import Project

@@ -173,13 +173,17 @@ function moveBy(px, py) {
 
 // --- drawing --------------------------------------------------------------------------------------------------------
 function paint() {
-  const style = getComputedStyle(state.map);
-  const pen = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  // A colour of the palette is one for light and one for dark until an element has it.
+  const swatch = document.createElement("i");
+  state.map.append(swatch);
   state.colours = Array.from({ length: GROUPS }, (_, n) => {
-    pen.fillStyle = style.getPropertyValue(`--m${n}`).trim() || "#888";
-    pen.fillRect(0, 0, 1, 1);
-    return [...pen.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+    swatch.style.color = `var(--m${n})`;
+    return getComputedStyle(swatch)
+      .color.match(/[\d.]+/g)
+      .slice(0, 3)
+      .map(Number);
   });
+  swatch.remove();
   state.sprites = state.colours.map((rgb) => {
     const dot = document.createElement("canvas");
     dot.width = dot.height = 16;

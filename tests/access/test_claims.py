@@ -3,8 +3,8 @@
 import pytest
 from django.contrib.auth.models import User
 
-from access.claims import merge_claims, roles_from_claims
 from access.models import Membership
+from access.services import merge_claims, roles_from_claims
 from memories.models import Project
 
 ANN = {"email": "ann@example.org"}

@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.config.conftest import folder_for_a_server
 from tests.config.test_up import LINK, Up, command, free_port, query
 
+pytestmark = pytest.mark.release
+
 CLIENT, SECRET = "mnemoscope", "a secret of the two"
 
 
@@ -142,7 +144,6 @@ def roles(server, username):
     return query(server.home, f"SELECT max(role) {of} {refuge}"), query(server.home, f"SELECT count(*) {of}")
 
 
-@pytest.mark.release
 def test_claims_give_roles_at_every_time_of_signing_in(server, issuer, sign_in):
     browser, page = sign_in(sub="7", preferred_username="ada", groups=["wardens"])
     assert (page.status_code, page.url.path, page.url.params["q"]) == (200, "/explore/", "tea")
@@ -161,7 +162,6 @@ def test_claims_give_roles_at_every_time_of_signing_in(server, issuer, sign_in):
     assert query(server.home, f"SELECT string_agg(note, ',') {made}") == "Example"
 
 
-@pytest.mark.release
 def test_account_of_this_site_is_not_taken_over_by_its_name_or_address(server, sign_in):
     command(server.home, "sign_in_link")
     query(server.home, "UPDATE auth_user SET email = 'owner@example.org' WHERE username = 'owner'")
@@ -172,7 +172,6 @@ def test_account_of_this_site_is_not_taken_over_by_its_name_or_address(server, s
     assert query(server.home, "SELECT count(*) FROM auth_user WHERE email = 'owner@example.org'") == 2
 
 
-@pytest.mark.release
 @pytest.mark.parametrize(
     ("claims", "other_key", "said"),
     [
@@ -195,7 +194,6 @@ def test_nobody_else_is_let_in(server, issuer, sign_in, claims, other_key, said)
     assert query(server.home, "SELECT count(*) FROM auth_user WHERE username = 'mallory'") == 0
 
 
-@pytest.mark.release
 def test_answer_that_nobody_asked_for_is_refused(server):
     with httpx2.Client(base_url=f"http://127.0.0.1:{server.port}") as browser:
         assert browser.get("/sign-in/oidc/callback/?code=x&state=y").status_code == 403
@@ -253,7 +251,6 @@ def events(server, name):
     return query(server.home, f"SELECT string_agg(verb, ' ' ORDER BY id) FROM access_auditevent WHERE {of}")
 
 
-@pytest.mark.release
 def test_provider_account_is_linked_signs_in_and_is_unlinked_again(server, issuer, sign_in, local):
     browser = local("linda")
     issuer.claims = {"sub": "21", "email": "linda@example.org", "email_verified": True, "groups": ["wardens"]}
@@ -277,7 +274,6 @@ def test_provider_account_is_linked_signs_in_and_is_unlinked_again(server, issue
     assert "stranger" in stranger.get(ACCOUNT).text
 
 
-@pytest.mark.release
 def test_account_of_somebody_else_is_not_linked(server, issuer, sign_in, local):
     sign_in(sub="22", preferred_username="ben", groups=[])
     browser = local("carl")
@@ -290,7 +286,6 @@ def test_account_of_somebody_else_is_not_linked(server, issuer, sign_in, local):
     assert roles(server, "carl") == ("curator", 1)
 
 
-@pytest.mark.release
 def test_another_site_can_neither_link_nor_unlink(server, issuer, sign_in, local):
     browser, eve = local("fay"), local("eve")
     issuer.claims = {"sub": "25", "email": "eve@example.org", "email_verified": True}

@@ -8,12 +8,11 @@ import pytest
 from agent_tools.answers import offered
 from agent_tools.calls import FACETS_ARGUMENT, names_of
 from agent_tools.catalogue import PROFILES, TOOL, TOOLS
-from agent_tools.history_tools import RestoreRequest
-from agent_tools.memory_tools import SimilarTo
 from agent_tools.rendering import OutputOptions
-from agent_tools.tools import MemoryLinkRequest, MemoryRef
+from agent_tools.tools import SimilarTo
 from agent_tools.vocabulary_tools import AboutRequest
 from agent_tools.workflow import WORKFLOW
+from agent_tools.writing_tools import MemoryLinkRequest, MemoryRef, RestoreRequest
 from search.facets import FACETS
 from search.query import ALIASES, SearchQuery
 from tests.agent_tools.tokens import tokens

@@ -9,12 +9,10 @@ from mcp import MCPError
 
 from access.models import ApiKey
 from access.viewer import command_viewer
-from agent_tools.answers import _result, offered
+from agent_tools.answers import PROMPTS, RESOURCES, TEMPLATES, _result, offered
 from agent_tools.calls import call
-from agent_tools.catalogue import PROFILES, TOOL
-from agent_tools.outputs import schema_of
+from agent_tools.catalogue import PROFILES, TOOL, schema_of
 from agent_tools.rendering import Reply
-from agent_tools.resources import PROMPTS, RESOURCES, TEMPLATES
 from tests.agent_tools.conftest import key_for
 from tests.agent_tools.test_catalogue import faults_of
 from tests.agent_tools.test_clients import over_http

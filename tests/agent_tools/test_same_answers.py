@@ -172,7 +172,10 @@ def command(is_ready, database_url, tmp_path):
         server.shutdown()
 
 
-@pytest.mark.parametrize("project", ["", "tea"], ids=["every project", "one project"])
+@pytest.mark.parametrize(
+    "project",
+    [pytest.param("", id="every project", marks=pytest.mark.release), pytest.param("tea", id="one project")],
+)
 def test_random_queries_give_the_same_answer_through_every_interface(is_ready, command, site, project):
     raw = key_for(*filter(None, [project]))
     rng = random.Random(f"{is_ready} {project}")

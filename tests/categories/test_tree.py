@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from categories.models import Category, FormerPath
-from categories.revision import data_revision
+from categories.names import data_revision
 from categories.vocabulary_cache import CachedCategory, Tree, tree_at
 from memories.storage import corpus_bump
 

@@ -9,7 +9,7 @@ from django.test import Client
 from access.models import Membership
 from access.viewer import Viewer
 from categories.models import Category
-from curation import operations
+from curation import memory_operations
 from curation.models import Curation
 from curation.queries import TermNotFoundError
 from curation.schemas import Retag
@@ -231,6 +231,6 @@ def test_boxes_to_tick_are_for_those_who_may_write(corpus):
 
 
 def test_more_than_can_be_changed_at_once_is_refused_with_the_limit(corpus, curator, monkeypatch):
-    monkeypatch.setattr(operations, "MOST_MEMORIES", 5)
+    monkeypatch.setattr(memory_operations, "MOST_MEMORIES", 5)
     with pytest.raises(CurationRefusedError, match="14 memories match, and at most 5 can be changed at once: narrow"):
         curation_apply(operation=Retag(query="", add_tags=["x"]), viewer=curator)

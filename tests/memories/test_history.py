@@ -7,11 +7,11 @@ from access.viewer import Viewer, command_viewer
 from categories.models import Concept
 from curation.schemas import Merge, Retag
 from curation.services import curation_apply, curation_undo
-from memories.history import EventNotFoundError, TermGoneError, memory_history
+from memories.history import TermGoneError, memory_history
 from memories.models import Memory, Project, Session
 from memories.queries import memory_version
 from memories.records import MemoryChanges, MemoryRecord
-from memories.refusals import NotAllowedError, VersionConflictError
+from memories.refusals import EventNotFoundError, NotAllowedError, VersionConflictError
 from memories.services import memory_create, memory_delete, memory_update, memory_version_restore
 from memories.supersession import memory_supersede
 

@@ -39,7 +39,7 @@ def caller(corpus):
     return Client(headers={"Authorization": f"Bearer {raw}"})
 
 
-@pytest.fixture(params=[4, pytest.param(1, marks=pytest.mark.release)], ids=["a quarter", "all"])
+@pytest.fixture(params=[8, pytest.param(1, marks=pytest.mark.release)], ids=["an eighth", "all"])
 def texts(request):
     return TEXTS[:: request.param]
 

@@ -12,7 +12,7 @@ from django.test import Client
 from access.keys import make_key
 from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from curation.queries import matching_ids
+from curation.memory_operations import matching_ids
 from explorer.page_query import PageQuery
 from search.compare import compare
 from search.facets import FACET, FacetKind

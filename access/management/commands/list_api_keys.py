@@ -1,13 +1,11 @@
 """`manage.py list_api_keys`: lists the keys, their permissions, and their last use."""
 
 from argparse import ArgumentParser
-from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.utils import timezone
 
-from access.keys import key_state, live_keys
+from access.keys import live_keys
 from access.models import ApiKey
 from web.command_line import local_command
 
@@ -22,7 +20,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         keys = ApiKey.objects.all() if options["all"] else live_keys()
-        rows = [_row(key, timezone.now()) for key in keys.order_by("name", "pk").prefetch_related("projects")]
+        rows = [_row(key) for key in keys.order_by("name", "pk").prefetch_related("projects")]
         if not rows:
             self.stdout.write(
                 f"There are no keys. Create one with: {local_command('create_api_key NAME --scopes read')}"
@@ -33,6 +31,6 @@ class Command(BaseCommand):
             self.stdout.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _row(key: ApiKey, now: datetime) -> tuple[str, ...]:
+def _row(key: ApiKey) -> tuple[str, ...]:
     used = f"{key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never"
-    return (key.prefix, key.name, ",".join(key.scopes), key.shown_projects(), used, key_state(key, now))
+    return (key.prefix, key.name, ",".join(key.scopes), key.shown_projects(), used, key.state)

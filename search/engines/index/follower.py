@@ -29,7 +29,7 @@ from search.engines.index.writer import SEGMENT_ROWS, Writer
 from search.engines.polling import POLL_SECONDS, RETRY_SECONDS, Healthy, Stop, StoppedError, never, repeat, wait
 from search.engines.segment_files import DamagedError, NotReadableError, replace_file
 from search.engines.vectors import writer as replica
-from web.processes import SupervisedProcess, release_memory
+from web.processes import SupervisedProcess, rare_collections, release_memory
 
 logger = logging.getLogger(__name__)
 
@@ -126,6 +126,7 @@ def _apply_batch(writer: Writer, found: BatchPendingError, stop: Stop) -> int:
     return max(1, taken)
 
 
+@rare_collections()
 def build(root: Path, progress: Progress = _ignore, stop: Stop = never) -> Path:
     """Build a new generation of all memories next to the current one, and activate it. Raise StoppedError."""
     with suppress(NotReadableError, DamagedError):
@@ -210,6 +211,7 @@ def open_writer(root: Path, progress: Progress = _ignore, stop: Stop = never) ->
     return Writer.open(build(root, progress, stop))
 
 
+@rare_collections()
 def _apply_next(root: Path, writer: Writer, progress: Progress = _ignore, stop: Stop = never) -> tuple[Writer, int]:
     """Apply what is next. Return the writer, of a new generation if one was built, and the number of changes."""
     try:

@@ -10,6 +10,7 @@ import mmap
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,6 +77,13 @@ class Dictionary:
             found = codes[value] = len(codes)
             self.values[column].append(value)
         return found
+
+    def codes_of(self, column: str, values: Sequence[Value]) -> Array:
+        """The codes of some values."""
+        codes = self.codes[column]
+        for value in dict.fromkeys(values):
+            self.code(column, value)
+        return np.array([codes[value] for value in values], np.uint32)
 
     def sizes(self) -> dict[str, int]:
         return {name: len(values) for name, values in self.values.items()}
@@ -225,6 +233,9 @@ def _release_pages(array: Array) -> None:
             held.base.madvise(mmap.MADV_DONTNEED, first, length)
 
 
+_NO_VALUE: dict[Value, None] = {"": None}
+
+
 class SegmentBuilder:
     """Collects rows into a segment."""
 
@@ -233,24 +244,12 @@ class SegmentBuilder:
         self.dictionary = dictionary
         self._known = dictionary.sizes()
         self._rows: list[IndexRow] = []
-        self._scalars: dict[str, list[int]] = {name: [] for name in SCALARS}
-        self._codes: dict[str, list[int]] = {name: [] for name in MULTIPLE}
-        self._lengths: dict[str, list[int]] = {name: [] for name in MULTIPLE}
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def add(self, row: IndexRow) -> int:
         """Add a memory, and return its doc."""
-        code = self.dictionary.code
-        for name, value in zip(SCALARS, row.scalars, strict=True):
-            self._scalars[name].append(code(name, value))
-        for name, values in zip(MULTIPLE, row.multiple, strict=True):
-            # Rows without a value have code 0, so that they are counted and found like any other.
-            distinct = dict.fromkeys(values or ("",))
-            codes = self.dictionary.codes[name]
-            self._codes[name].extend([codes[v] if v in codes else code(name, v) for v in distinct])
-            self._lengths[name].append(len(distinct))
         self._rows.append(row)
         return self.first + len(self._rows) - 1
 
@@ -266,10 +265,14 @@ class SegmentBuilder:
             "digest": np.array([row.digest for row in rows], np.int64),
             **title_keys([row.title for row in rows]),
         }
-        arrays |= {name: _narrow(np.array(codes, np.uint32)) for name, codes in self._scalars.items()}
-        for name in MULTIPLE:
-            lengths = np.array(self._lengths[name], np.uint32)
-            arrays |= multiple_column(name, np.array(self._codes[name], np.uint32), lengths)
+        codes_of = self.dictionary.codes_of
+        for name, column in zip(SCALARS, zip(*(row.scalars for row in rows), strict=True), strict=True):
+            arrays[name] = _narrow(codes_of(name, column))
+        for name, lists in zip(MULTIPLE, zip(*(row.multiple for row in rows), strict=True), strict=True):
+            # Rows without a value have code 0, so that they are counted and found like any other.
+            distinct = [dict.fromkeys(values) if values else _NO_VALUE for values in lists]
+            lengths = np.array([len(values) for values in distinct], np.uint32)
+            arrays |= multiple_column(name, codes_of(name, list(chain.from_iterable(distinct))), lengths)
         return Segment(self.first, _with_quarters(arrays), self.dictionary.since(self._known), self._known)
 
 
@@ -374,11 +377,10 @@ class FoundRows:
 
 
 def load_rows(ids: Sequence[int], version: int) -> FoundRows:
-    """Load the memories of these ids that exist, ordered by id."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"{_select(version)} WHERE m.id = ANY(%s) ORDER BY m.id", [list(ids)])
-        unindexable: list[int] = []
-        return FoundRows(list(_index_rows(cursor.fetchall(), unindexable)), unindexable)
+    """Load the memories of these ids that exist, ordered by id. Needs a transaction."""
+    unindexable: list[int] = []
+    found = _stream(f"{_select(version)} WHERE m.id = ANY(%s) ORDER BY m.id", [list(ids)])
+    return FoundRows(list(_index_rows(found, unindexable)), unindexable)
 
 
 def stream_rows(version: int, unindexable: list[int]) -> Iterator[tuple[IndexRow, str]]:
@@ -395,13 +397,13 @@ def stream_digests(version: int) -> Iterator[tuple[int, int, bool]]:
     )
 
 
-def _stream(statement: str) -> Iterator[Any]:
+def _stream(statement: str, parameters: Sequence[object] = ()) -> Iterator[Any]:
     connection.ensure_connection()
     raw: psycopg.Connection[Any] = connection.connection
     with psycopg.ServerCursor(raw, "index_rows") as cursor:
         cursor.itersize = _FETCH
         # Binary arrays of numbers are read twice as fast.
-        yield from cursor.execute(statement, binary=True)
+        yield from cursor.execute(statement, parameters, binary=True)
 
 
 def _index_rows(found: Iterable[Sequence[Any]], unindexable: list[int]) -> Iterator[tuple[IndexRow, str]]:

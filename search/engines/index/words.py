@@ -37,7 +37,7 @@ _K3 = 8.0
 _HEAP_BYTES = 128_000_000
 
 # A lexeme of a tsvector as Postgres writes it, with its positions; weight A is the title.
-_LEXEME = re.compile(r"'((?:[^']|'')*)'(?::([0-9A-D,]+))?")
+_LEXEME = re.compile(r"'([^']*(?:''[^']*)*)'(?::([0-9A-D,]+))?")
 
 _EVERY_SEGMENT = (".term", ".idx", ".pos", ".fast", ".fieldnorm")
 _FOOTER_MAGIC = 1337
@@ -141,9 +141,10 @@ def _place(written: str) -> tuple[int, int]:
 def document(doc: int, terms: str) -> tantivy.Document:
     """A document from a tsvector, as Postgres or `text.analysis` write it."""
     fields: tuple[list[tuple[int, str]], ...] = ([], [], [], [])
-    for lexeme, places in _LEXEME.findall(terms):
-        if "''" in lexeme or "\\" in lexeme:
-            lexeme = lexeme.replace("''", "'").replace("\\\\", "\\")
+    found = _LEXEME.findall(terms)
+    if "''" in terms or "\\" in terms:
+        found = [(lexeme.replace("''", "'").replace("\\\\", "\\"), places) for lexeme, places in found]
+    for lexeme, places in found:
         for written in places.split(","):
             position, field = _place(written)
             fields[field].append((position, lexeme))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from curation.suggestions.compared import Piece, with_marked
 from curation.suggestions.duplicate_memories import find_cue
+from curation.suggestions.evidence import Piece, with_marked
 from curation.suggestions.key_concepts import concept_type, key_phrases, phrase_key
 
 
