@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 from django.test import TransactionTestCase
 
-from access.limits import attempts, buckets, seen_keys, wrong_keys
+from access.limits import attempts, buckets, wrong_keys
 from config.home import folder_mode
 from memories import recalls
 from memories.embedding import query
@@ -29,7 +29,6 @@ def _nothing_kept():
     buckets.forget()
     attempts.forget()
     wrong_keys.forget()
-    seen_keys.forget()
     yield
     # The database is dropped after the last test.
     outages.close_probe()

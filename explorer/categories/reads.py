@@ -28,7 +28,7 @@ from explorer.categories.visible_tree import (
     chunk_warnings,
     visible_tree,
 )
-from search.category_counts import CategoryCounts, ConceptCounts, Totals
+from search.baseline_counts import CategoryCounts, ConceptCounts, Totals
 from search.engines import snapshot, with_engine
 from search.engines.base import Engine, Ids
 from search.engines.segment_files import Array, Mask

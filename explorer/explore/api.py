@@ -12,6 +12,7 @@ from access.keys import ApiRequest, allowed
 from explorer.explore.schemas import (
     CheckReply,
     DateBucketCounts,
+    FacetCounts,
     FacetNote,
     FacetPageReply,
     FacetReply,
@@ -36,7 +37,6 @@ from explorer.explore.timeline_api import ViewRequest, index_row, query_warning
 from explorer.memory.api import router as memories_router
 from memories.recalls import recalled
 from search.cursors import Continued, continued, cursor_after
-from search.engines.base import FacetCounts
 from search.facets import DATE_KEY, FACETS, Facet, FacetKind, FacetSpec
 from search.histogram import Histogram
 from search.hits import explain

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidati
 from access.idempotency import PARAMETER as IDEMPOTENCY_KEY
 from access.keys import ApiRequest, callers
 from access.viewer import Viewer
-from categories.services import vocabulary_lock, vocabulary_lock_shared
+from categories.services import LONGEST_WAIT, vocabulary_lock, vocabulary_lock_shared, writers_turn
 from explorer.memory.api import (
     ChangeRequest,
     MemoryPatch,
@@ -35,7 +35,6 @@ from memories.services import memory_create, memory_delete, memory_link, memory_
 from memories.storage import one_revision, outbox_stamp
 from search.query import SORT_ALIASES
 from text.formatting import legible
-from web.distribution import is_distributed
 from web.errors import GUARDED, Error, errors
 from web.params import Params, pairs_of
 from web.responses import error_of, error_of_input
@@ -266,8 +265,7 @@ def _others_wait() -> None:
 
     Whoever waits for this keeps all others waiting too. In a cluster there is one writer at a time anyway.
     """
-    if is_distributed():
-        vocabulary_lock_shared()
+    if writers_turn(seconds=LONGEST_WAIT):
         return
     try:
         with transaction.atomic(), connection.cursor() as cursor:
