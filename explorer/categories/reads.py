@@ -19,7 +19,7 @@ from access.viewer import Viewer
 from categories.queries import Term
 from categories.texts import READABLE_ALIASES, as_array
 from categories.vocabulary_cache import CachedCategory, Tree
-from explorer.categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.categories.schemas import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.categories.visible_tree import (
     CategoryChild,
     CategoryDescription,

@@ -2,14 +2,14 @@
 
 import pytest
 
-from web import outages
+from search.engines import polling
 
 
 @pytest.fixture
 def pauses(monkeypatch):
     """The pauses between steps, which take no time."""
     found = []
-    monkeypatch.setattr(outages, "wait", lambda seconds, stop: found.append(seconds))
+    monkeypatch.setattr(polling, "wait", lambda seconds, stop: found.append(seconds))
     return found
 
 
@@ -30,6 +30,6 @@ def drops(*, after_work):
     [pytest.param(True, [1, 1, 1, 1, 1, 1], id="healthy"), pytest.param(False, [1, 2, 5, 15, 30, 30], id="unhealthy")],
 )
 def test_pauses_grow_only_while_nothing_succeeds(pauses, monkeypatch, after_work, expected):
-    monkeypatch.setattr(outages.connection, "close", lambda: None)
-    outages.repeat(drops(after_work=after_work), "It failed", lambda: len(pauses) == 6)
+    monkeypatch.setattr(polling.connection, "close", lambda: None)
+    polling.repeat(drops(after_work=after_work), "It failed", lambda: len(pauses) == 6)
     assert pauses == expected

@@ -38,6 +38,7 @@ from search.engines.index.segments import (
     stream_rows,
 )
 from search.engines.index.store import Manifest, follower_lock, listening, read_snapshot, wait_for_notification
+from search.engines.polling import POLL_SECONDS, RETRY_SECONDS, Healthy, Stop, StoppedError, never, repeat, wait
 from search.engines.segment_files import (
     DamagedError,
     Mask,
@@ -49,7 +50,6 @@ from search.engines.segment_files import (
     replace_file,
 )
 from search.engines.vectors import writer as replica
-from web.outages import POLL_SECONDS, RETRY_SECONDS, Healthy, Stop, StoppedError, never, repeat, wait
 from web.processes import SupervisedProcess, rare_collections, release_memory
 
 SEGMENT_ROWS = 100_000

@@ -23,10 +23,10 @@ from memories.models import EmbeddingModel
 from search.engines import segment_files
 from search.engines.base import Ids
 from search.engines.index.store import read_snapshot
+from search.engines.polling import POLL_SECONDS, Healthy, Stop, StoppedError, never, repeat, wait
 from search.engines.segment_files import DamagedError, Mask, SegmentWriter, merge_tail, remove_unreferenced
 from search.engines.vectors import pgvector, replica
 from search.engines.vectors.replica import HalfVectors, ReplicaManifest, VectorSegment
-from web.outages import POLL_SECONDS, Healthy, Stop, StoppedError, never, repeat, wait
 
 logger = logging.getLogger(__name__)
 

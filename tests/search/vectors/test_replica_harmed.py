@@ -11,6 +11,7 @@ from django.db import connection, transaction
 from memories.embedding import vectors as tables
 from memories.models import Chunk, Corpus
 from search.engines import check, knn
+from search.engines.polling import StoppedError
 from search.engines.vectors import pgvector, replica, writer
 from tests.search.vectors.drawn import (
     DIMENSIONS,
@@ -22,7 +23,6 @@ from tests.search.vectors.drawn import (
     sync,
     write,
 )
-from web.outages import StoppedError
 
 
 def full_disk(name, segment):
