@@ -14,7 +14,7 @@ from agent_tools.rendering import DATES, OutputOptions
 from categories.kinds import VOCABULARIES, VocabularyRow
 from categories.texts import as_projects, known_terms
 from explorer.categories.visible_tree import CategoryNotFoundError
-from explorer.graph.node_reads import relationship_detail
+from explorer.graph.neighbourhood import relationship_detail
 from explorer.graph.path_page import PathEndError
 from explorer.graph.queries import NameUnknownError
 from memories.records import MemoryRecord

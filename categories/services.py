@@ -15,8 +15,7 @@ from categories.models import Category, FormerPath, TagAlias
 from categories.paths import CategoryPath, fold_name, parse_path, slug_of, spellings
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, SearchableTable, terms_refresh
 from categories.texts import READABLE_ALIASES, LocalName, Projects, as_array, known_terms, local_names, row_holds
-from categories.turns import take_turn
-from web.distribution import is_distributed
+from cluster import is_distributed, take_turn
 from web.errors import Refusal
 from web.sql import execute, fetch
 
@@ -26,7 +25,7 @@ EntityKey = tuple[str, str]
 # Writers of memories share this lock; changes to the rows that links point to hold it exclusively.
 VOCABULARY_LOCK = 0x766F636162
 # For a writer in a cluster, in seconds.
-_LONGEST_WAIT = 10.0
+LONGEST_WAIT = 10.0
 
 
 class VocabularyBusyError(Refusal):
@@ -138,16 +137,14 @@ class Vocabulary:
         return None if visible is None else visible | ({self.project_id} if self.project_id is not None else set())
 
 
-def vocabulary_lock_shared(*, seconds: float = _LONGEST_WAIT) -> None:
+def vocabulary_lock_shared(*, seconds: float = LONGEST_WAIT) -> None:
     """Prevent changes to the vocabulary until the transaction ends. Call it before reading links.
 
     In a cluster writers go one at a time, and a wait of more than some seconds raises VocabularyBusyError: each server
     has the vocabulary, lets one writer change a table of it, and knows no limit for the wait of others.
     """
-    if is_distributed():
-        _turn_wait(seconds)
-        return
-    execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
+    if not writers_turn(seconds=seconds):
+        execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
 
 
 def vocabulary_lock(*, seconds: float = math.inf) -> None:
@@ -155,26 +152,23 @@ def vocabulary_lock(*, seconds: float = math.inf) -> None:
 
     In a cluster a wait of more than some seconds raises VocabularyBusyError; elsewhere set a `lock_timeout`.
     """
-    if is_distributed():
-        _turn_wait(seconds)
-        return
-    execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
+    if not writers_turn(seconds=seconds):
+        execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
 
 
-def writers_turn() -> None:
-    """In a cluster, wait until no other writer is at work, until the transaction ends; on one machine, do nothing.
+def writers_turn(*, seconds: float = math.inf) -> bool:
+    """In a cluster, wait until no other writer is at work, until the transaction ends, and return True; on one machine,
+    do nothing.
 
     Call it before the first statement that writes rows of memories besides their services: vectors, places on maps,
     recalls. Such a statement locks the memories and all tables that they refer to, one server after the other, and
     would meet a writer that has locked the next one.
     """
-    if is_distributed():
-        _turn_wait(math.inf)
-
-
-def _turn_wait(seconds: float) -> None:
+    if not is_distributed():
+        return False
     if not take_turn(VOCABULARY_LOCK, seconds):
         raise VocabularyBusyError
+    return True
 
 
 def local_names_match(

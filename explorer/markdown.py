@@ -1,15 +1,19 @@
 """Renders Markdown of memories, which is untrusted: raw HTML is escaped, and an allow-list filters the output."""
 
+import posixpath
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import nh3
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
@@ -28,17 +32,26 @@ _BEGIN, _END = "\ufdd0", "\ufdd1"
 _NO_MARKS = dict.fromkeys(map(ord, (_BEGIN, _END)))
 _ENCODED = re.compile("|".join(quote(mark) for mark in (_BEGIN, _END)), re.IGNORECASE)
 _WORD = re.compile(r"\w+://\S*|\w+")
+_WIKI_LINK = re.compile(
+    r"!?\[\[(?P<target>[^\[\]|#\n]{1,500})(?P<part>#[^\[\]|\n]{0,500})?(?:\|(?P<shown>[^\[\]\n]{0,500}))?\]\]"
+)
 _TAG = re.compile(r'<(?:"[^"]*"|[^>"])*>')
 
 
-def render_markdown(text: str, title: str = "", *, highest: int = 2) -> SafeString:
+def render_markdown(
+    text: str, title: str = "", *, highest: int = 2, notes: Mapping[str, str] | None = None
+) -> SafeString:
     """HTML that cannot run scripts, load resources, or imitate the page. A first heading like `title` is left out; the
     highest of the others is of the level `highest`.
+
+    `notes` are the pages of other memories by the names, as `note_key` has them, that links between notes may have.
     """
     if len(text) > _LONGEST_MARKDOWN:
         return format_html("<pre><code>{}</code></pre>", text)
-    env: dict[str, Any] = {"highest": highest}
+    env: dict[str, Any] = {"highest": highest, "notes": notes or {}}
     tokens = _MARKDOWN.parse(text, env)
+    for token in tokens if notes else ():
+        _link_notes(token.children or (), env["notes"])
     if title and _opens_with(title, tokens):
         del tokens[:3]
     env["highest_heading"] = min((int(t.tag[1]) for t in tokens if t.type == "heading_open"), default=1)
@@ -50,7 +63,7 @@ def render_markdown(text: str, title: str = "", *, highest: int = 2) -> SafeStri
         url_schemes=_SCHEMES,
         link_rel="noopener nofollow",
         allowed_classes=None,
-        attribute_filter=_only_own_attributes,
+        attribute_filter=partial(_only_own_attributes, frozenset((notes or {}).values())),
     )
     return mark_safe(clean)  # noqa: S308 - the allow-list above is what makes it safe
 
@@ -75,12 +88,43 @@ def _opens_with(title: str, tokens: Sequence[Token]) -> bool:
     return len(tokens) > 3 and tokens[0].type == "heading_open" and plain_title(tokens[1].content) == title
 
 
-def _only_own_attributes(tag: str, attribute: str, value: str) -> str | None:
+def note_key(name: str) -> str:
+    """A name as links between notes are compared."""
+    return unicodedata.normalize("NFC", name.strip()).casefold()
+
+
+def _link_notes(tokens: Iterable[Token], notes: Mapping[str, str]) -> None:
+    """Give relative links to the files of other notes the addresses of their memories."""
+    for token in tokens:
+        if token.type != "link_open" or not token.attrs.get("href"):
+            continue
+        target = urlsplit(str(token.attrs["href"]))
+        path = note_key(unquote(target.path))
+        if not target.scheme and not target.netloc and path.endswith((".md", ".markdown")):
+            url = notes.get(posixpath.normpath(path).lstrip("./")) or notes.get(posixpath.basename(path))
+            token.attrs["href"] = url or token.attrs["href"]
+
+
+def _wiki_link(state: StateInline, silent: bool) -> bool:
+    """`[[Note]]`, `[[Note#part|shown]]` and `![[Note]]` as links, if the note is known."""
+    match = _WIKI_LINK.match(state.src, state.pos) if state.src[state.pos] in "[!" else None
+    url = state.env.get("notes", {}).get(note_key(match["target"].rstrip("\\"))) if match else None
+    if match is None or url is None:
+        return False
+    if not silent:
+        state.push("link_open", "a", 1).attrs = {"href": url}
+        state.push("text", "", 0).content = (match["shown"] or match["target"] + (match["part"] or "")).strip(" \\")
+        state.push("link_close", "a", -1)
+    state.pos = match.end()
+    return True
+
+
+def _only_own_attributes(own: Collection[str], tag: str, attribute: str, value: str) -> str | None:
     if tag == "div":
         return value if (attribute, value) in {("class", "wide"), ("tabindex", "0")} else None
     if attribute == "align":
         return value if value in {"left", "center", "right"} else None
-    if attribute == "href" and not urlsplit(value).scheme:
+    if attribute == "href" and value not in own and not urlsplit(value).scheme:
         # A relative link refers to a file next to the source, never to this site.
         return None
     return value
@@ -128,6 +172,7 @@ def _markdown() -> MarkdownIt:
     }
     for name, rule in rules.items():
         markdown.add_render_rule(name, rule)
+    markdown.inline.ruler.before("link", "wiki_link", _wiki_link)
     return markdown
 
 

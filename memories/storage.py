@@ -237,6 +237,21 @@ def _superseded_by_link(snapshot: MemorySnapshot, targets: Mapping[tuple[int, st
     )
 
 
+def dangling_names_resolve(called: Mapping[tuple[int, str], int], viewer: Viewer) -> None:
+    """Set the targets of links that name new memories otherwise than by their ids: by a title or the name of a file."""
+    if not called:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT DISTINCT memory.project_id, link.target FROM memories_memorylink link"
+            " JOIN memories_memory memory ON memory.id = link.memory_id"
+            " WHERE link.target_memory_id IS NULL AND link.url = '' AND memory.project_id = ANY(%s)",
+            [list({project_id for project_id, _ in called})],
+        )
+        named = {(project_id, target): called.get((project_id, target.casefold())) for project_id, target in cursor}
+    dangling_links_resolve({key: memory_id for key, memory_id in named.items() if memory_id}, viewer)
+
+
 def dangling_links_resolve(arrived: Mapping[tuple[int, str], int], viewer: Viewer) -> None:
     """Set the targets of links that were stored before the memories that they name."""
     if not arrived:

@@ -10,6 +10,8 @@ from web.validation import kind_of, refuse, shown
 MILLISECONDS_FROM = 10**11
 
 _NUMBER = re.compile(r"[+-]?\d{9,}(?:\.\d+)?|[+-]?\d+\.\d+")
+# A leap second is stored as the second before.
+_LEAP_SECOND = re.compile(r"(?<=[T ])(\d{2}:?59:?)60(?=\D|$)")
 # Postgres accepts smaller offsets only.
 _FURTHEST_OFFSET = timedelta(hours=16)
 
@@ -26,7 +28,7 @@ def parse_moment(value: object) -> datetime | None:
         if text[4:5] != "-" and _NUMBER.fullmatch(text):
             return _moment_of_number(float(text) if "." in text else int(text), value)
         try:
-            moment = datetime.fromisoformat(text)
+            moment = datetime.fromisoformat(_LEAP_SECOND.sub(r"\g<1>59", text))
         except ValueError:
             raise refuse(
                 f"{shown(value)} is not a date: write ISO 8601, such as 2026-08-05 or 2026-08-05T14:30:00+02:00, "

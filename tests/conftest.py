@@ -12,7 +12,7 @@ from config.home import folder_mode
 from memories import recalls
 from memories.embedding import query
 from tests import cluster, database
-from web import health
+from web import outages
 from web.cache import clear_caches
 
 # How long an example takes depends on what else the machine does.
@@ -31,7 +31,7 @@ def _nothing_kept():
     wrong_keys.forget()
     yield
     # The database is dropped after the last test.
-    health.close_probe()
+    outages.close_probe()
 
 
 def pytest_generate_tests(metafunc):

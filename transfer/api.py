@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -26,7 +26,7 @@ from transfer.jobs import (
     jobs_recover,
 )
 from transfer.models import ImportJob
-from transfer.previews import PreviewedFile, PreviewedRow, job_read_as, preview_of
+from transfer.previews import PreviewedFile, PreviewedRow, PreviewedSum, job_read_as, preview_of
 from transfer.uploads import MAX_FILES, MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from web.errors import GUARDED, ApiError, errors
 from web.params import Params, pairs_of
@@ -81,10 +81,25 @@ class ReadAsRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    columns: dict[str, str] = Field(
+    columns: dict[str, str] | None = Field(
+        None,
         max_length=1_000,
         description="The field for each column, by its name; an empty text stores the column as it is. Columns that "
-        "are not named are read as guessed.",
+        "are not named are read as guessed. What is left out of this request stays as it is.",
+    )
+    values: dict[str, str] | None = Field(
+        None,
+        max_length=50,
+        description='Values of fields for all records that give none, such as `{"type": "decision"}`.',
+    )
+    types: dict[str, str] | None = Field(
+        None,
+        max_length=1_000,
+        description="Types of notes by rules: a folder as `Decisions/`, a `#tag` or a `## Heading`. With an empty type "
+        "the rule is off.",
+    )
+    dates: Literal["", "day-first", "month-first"] | None = Field(
+        None, description="What comes first in dates such as 03/04/2026 that do not show it."
     )
 
 
@@ -134,6 +149,8 @@ class PreviewedColumn(BaseModel):
     name: str
     field: str = Field(description="Empty if the column is stored as it is.")
     examples: list[str]
+    dates: str = Field("", description="What comes first in its dates: `day-first` or `month-first`; empty for others.")
+    question: str = Field("", description="One of its dates that may be meant in two ways: choose `dates`.")
 
 
 class PreviewReply(BaseModel):
@@ -146,6 +163,7 @@ class PreviewReply(BaseModel):
     rows: list[PreviewedRow]
     refused: list[RefusedRow]
     notes: list[NotedRow] = Field(description="What is left out or cut of the first rows.")
+    found: PreviewedSum | None = Field(description="All that was read, in numbers; null if nothing could be.")
     problem: str = Field(description="Why nothing can be imported; empty if it can.")
 
 
@@ -257,6 +275,7 @@ def _detail(job: ImportJob, request: HttpRequest) -> ImportDetail:
             rows=list(found.rows),
             refused=[RefusedRow(location=location, reason=reason) for location, reason in found.refused],
             notes=[NotedRow(location=location, note=note) for location, note in found.notes],
+            found=found.found,
             problem=found.error,
         )
     return ImportDetail(**_fields(job, request), preview=preview)
@@ -269,10 +288,10 @@ def _detail(job: ImportJob, request: HttpRequest) -> ImportDetail:
     operation_id="import_read_as",
 )
 def read_as(request: ApiRequest, import_id: int, body: ReadAsRequest) -> ImportDetail:
-    """Choose the fields of the columns of a table. The preview is made again."""
+    """Choose how an upload is read: its columns, values, types and dates. The preview is made again."""
     job = job_named(request.viewer, import_id)
     Params.from_pairs(pairs_of(request.GET))
-    return _detail(job_read_as(job=job, columns=body.columns), request)
+    return _detail(job_read_as(job=job, **dict(body)), request)
 
 
 @router.put(

@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import logging
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,9 +17,11 @@ from memories.records import STORABLE, MemoryRecord, derived_title, unstorable
 from memories.resolve import RecordNames, names_of
 from memories.snapshot import content_hash_of
 from memories.vocabulary_records import is_vocabulary
-from transfer.formats.base import Reading, RefusedRecord, SourceRecord
+from transfer.formats.base import Reading, RefusedRecord, SourceRecord, fault_text
 from transfer.rows import Row, is_row, row_of
 from web.validation import reasons
+
+logger = logging.getLogger("mnemoscope.imports")
 
 BLOCK = 4_000
 # Blocks of long texts end after this many characters: several blocks are in memory at a time.
@@ -115,10 +119,19 @@ def _size(item: Item) -> int:
 def _read(item: SourceRecord | RefusedRecord) -> Item:
     if isinstance(item, SourceRecord) and is_row(item):
         return row_of(item)
-    return item if isinstance(item, RefusedRecord) or is_vocabulary(item.data) else _validated(item)
+    return item if isinstance(item, RefusedRecord) or is_vocabulary(item.data) else validate_source(item)
 
 
-def _validated(found: SourceRecord) -> Incoming | RefusedRecord:
+def validate_source(found: SourceRecord) -> Incoming | RefusedRecord:
+    """A record with what it is known by. An error of any kind refuses this record alone."""
+    try:
+        return _validate(found)
+    except Exception as error:
+        logger.exception("%s cannot be validated.", found.location)
+        return RefusedRecord(found.location, fault_text(error))
+
+
+def _validate(found: SourceRecord) -> Incoming | RefusedRecord:
     # The text is most of a record: store it once, in its own column.
     text_key = next((name for name in ("content", "text", "body") if isinstance(found.data.get(name), str)), "")
     text = found.data.get(text_key, "")
@@ -130,7 +143,7 @@ def _validated(found: SourceRecord) -> Incoming | RefusedRecord:
     if ("\0" in text or "\\u0000" in raw) and (reason := _unstorable(found.data)):
         return RefusedRecord(found.location, reason)
     try:
-        record = MemoryRecord.model_validate(found.data, context=STORABLE)
+        found, record = _record_of(found)
     except ValidationError as error:
         return RefusedRecord(found.location, "; ".join(reasons(error, MemoryRecord)))
     title = record.title or derived_title(record.content)
@@ -152,6 +165,23 @@ def _validated(found: SourceRecord) -> Incoming | RefusedRecord:
         title,
         content_hash_of(title, record.content),
     )
+
+
+def _record_of(found: SourceRecord) -> tuple[SourceRecord, MemoryRecord]:
+    """The record of a source. Of a lenient one, fields that are not valid are left out, and noted.
+
+    Raises ValidationError.
+    """
+    try:
+        return found, MemoryRecord.model_validate(found.data, context=STORABLE)
+    except ValidationError as error:
+        wrong = {str(detail["loc"][0]) if detail["loc"] else "valid_to" for detail in error.errors()}
+        if not found.is_lenient or wrong & {"content", "text", "body"}:
+            raise
+        rest = {name: value for name, value in found.data.items() if name not in wrong}
+        notes = [f"{reason}; it is left out" for reason in reasons(error, MemoryRecord)]
+        record = MemoryRecord.model_validate(rest, context=STORABLE)
+        return replace(found, notes=(*found.notes, *notes)), record
 
 
 def _lasting(data: Mapping[str, Any], volatile: Collection[str]) -> bytes:

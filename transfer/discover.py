@@ -12,10 +12,12 @@ from typing import Any
 
 from memories.timestamps import parse_moment
 from memories.vocabulary_records import is_vocabulary
+from transfer.formats import claude_code
 from transfer.formats.base import ImportFailedError, Options, SourceRecord
 from transfer.formats.importer import Importer
 from transfer.formats.registry import importer_for
 
+_AGENT_FILES = ("CLAUDE.md", "AGENTS.md", "GEMINI.md", ".cursor/rules", ".github/copilot-instructions.md")
 # Enough to decide by; the rest is not counted.
 _COUNTED = 200_000
 
@@ -41,14 +43,27 @@ def places(home: Path, environment: Mapping[str, str]) -> list[Path]:
     data = [home / ".local/share", home / "Library/Application Support"]
     if local := environment.get("LOCALAPPDATA"):
         data.append(Path(local))
+    claude = Path(environment.get("CLAUDE_CONFIG_DIR", home / ".claude"))
     found = [
         Path(environment.get("CLAUDE_MEM_DATA_DIR", home / ".claude-mem")) / "claude-mem.db",
         *(folder / "mcp-memory" / "sqlite_vec.db" for folder in data),
         *(Path(environment[name]) for name in ("MCP_MEMORY_SQLITE_PATH", "MEMORY_FILE_PATH") if environment.get(name)),
         *_basic_memory(home, environment),
-        Path(environment.get("CLAUDE_CONFIG_DIR", home / ".claude")) / "projects",
+        claude / "projects",
+        *sorted(folder for folder in claude.glob("projects/*/memory") if any(folder.glob("*.md"))),
+        claude / "CLAUDE.md",
+        *_agent_files(claude / "projects"),
     ]
     return [path for path in dict.fromkeys(found) if path.exists()]
+
+
+def _agent_files(projects: Path) -> list[Path]:
+    """The files for agents in the repositories that Claude Code has worked in."""
+    with suppress(OSError):
+        worked_in = [claude_code.working_folder(folder) for folder in sorted(projects.iterdir()) if folder.is_dir()]
+        repositories = dict.fromkeys(Path(folder) for folder in worked_in if folder)
+        return [repository / name for repository in repositories for name in _AGENT_FILES]
+    return []
 
 
 def _basic_memory(home: Path, environment: Mapping[str, str]) -> list[Path]:

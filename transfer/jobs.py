@@ -7,6 +7,7 @@ projects that they may write to, by the rules of their other writes, and see the
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterator
 from datetime import timedelta
@@ -39,6 +40,10 @@ SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 # A job that was not renewed for this long was interrupted.
 _LOST = timedelta(seconds=60)
 _LOCK = "imports.lock"
+# Advice that only helps in a terminal.
+_COMMAND_ADVICE = re.compile(
+    r",? or (?:import [^.]* )?with --[a-z-]+(?: [a-z-]+ or --[a-z-]+ [a-z-]+)?(?: [A-Z]+=\w+)?"
+)
 WAITING = (State.WAITING, State.UNDO_WAITING)
 AT_WORK = (State.RUNNING, State.CANCELLING, State.UNDOING)
 _LISTED = 20
@@ -322,7 +327,8 @@ def _start() -> None:
 
 
 def job_text(job: ImportJob, text: str) -> str:
-    """A text with the name of an upload in place of the path at which it is stored."""
+    """A text with the name of an upload in place of the path at which it is stored, and without options of commands."""
+    text = _COMMAND_ADVICE.sub("", text)
     return text.replace(job.path, job.name) if job.path else text
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from django.db import connection, transaction
 
+from access.models import AuditEvent
 from access.viewer import may_write_everything
 from categories.services import TooManyNewNamesError, Vocabulary
 from memories.models import Memory
@@ -130,6 +131,11 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
         matched.renamed = {memory_id for memory_id, _ in renamed.values()}
         stored |= renamed
     for key, one in incoming:
+        if key not in stored and one.found.names and (gone := run.renames.find(key[0], one.record.content)):
+            run.note(one.location, f"was {gone.external_id!r} before: its memory #{gone.id} has the new name")
+            matched.renamed.add(gone.id)
+            stored[key] = (gone.id, gone.record_hash)
+    for key, one in incoming:
         known = stored.get(key)
         if known is None:
             matched.new.append(one)
@@ -167,10 +173,9 @@ def refuse_edited(run: ImportRun, one: Incoming, memory_id: int, edit: str) -> N
         run.observer.conflicting(one.found, memory_id, edit)
         run.tally.conflicts += 1
         return
-    run.refused(
-        one.location,
-        f"#{memory_id} was edited since it was imported, {edit}; --overwrite takes the record of the file instead",
-    )
+    is_command = run.viewer.door == AuditEvent.Door.COMMAND
+    advice = "--overwrite takes the record of the file instead" if is_command else "it stays as it is here"
+    run.refused(one.location, f"#{memory_id} was edited since it was imported, {edit}; {advice}")
 
 
 def _stored(wanted: Sequence[Key]) -> dict[Key, tuple[int, str]]:

@@ -47,6 +47,11 @@ class ImportJob(models.Model):
         default=False, db_default=False, help_text="Whether memories that name another project are put there too."
     )
     columns = models.JSONField(default=dict, help_text="The fields that columns of tables are read as, by their names.")
+    read_as = models.JSONField(
+        default=dict,
+        db_default={},
+        help_text="Chosen for its records: values of all, types of notes, and the order of dates.",
+    )
     is_forced = models.BooleanField(
         default=False, db_default=False, help_text="Whether an undo loses what was changed since."
     )

@@ -20,28 +20,38 @@ from itertools import islice
 from pathlib import Path
 
 from django.conf import settings
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter
 
-from memories.records import STORABLE, MemoryRecord, derived_title
+from memories.records import MemoryRecord, derived_title
 from memories.vocabulary_records import is_vocabulary
 from text.highlight import plain_title
-from transfer.formats.base import Column, ColumnsError, ImportFailedError, Options, Records, SourceRecord
+from transfer.blocks import Incoming, validate_source
+from transfer.formats.base import (
+    Column,
+    ColumnsError,
+    ImportFailedError,
+    Options,
+    Records,
+    RefusedRecord,
+    SourceRecord,
+)
+from transfer.formats.choices import check_choices, with_values
 from transfer.formats.csv_table import columns_check
 from transfer.formats.importer import Importer
 from transfer.jobs import JobStateError, State, UploadInvalidError, importer_of, job_previews, job_text
 from transfer.models import ImportJob
 from web.processes import start_once
-from web.validation import reasons
 
 _ROWS = 8
-_READ = 200
+_READ = 20_000
 # If there are several files.
 _FILES, _ROWS_OF_FILE = 20, 3
 _COLUMNS = 1_000
 # Somebody waits for the page. A record that takes longer is the last one.
 _SECONDS = 10.0
 # Those that are not shown are only counted.
-_COUNT_SECONDS = 1.0
+_COUNT_SECONDS = 4.0
+_TYPES, _TAGS = 12, 12
 # The system ends the process that makes previews when one takes longer, whatever it is at.
 _MOST_SECONDS = 40
 _MOST_TRIES = 2
@@ -70,6 +80,29 @@ class PreviewedFile(BaseModel):
     reason: str = Field(description="Why it cannot be read; empty if it can.")
 
 
+class PreviewedRule(BaseModel):
+    """A rule by which notes have their type, since they name none."""
+
+    rule: str = Field(description="A folder as `Decisions/`, a `#tag` or a `## Heading`.")
+    type: str
+    memories: int
+
+
+class PreviewedSum(BaseModel):
+    """All that was read for a preview, in numbers."""
+
+    memories: int
+    is_all: bool = Field(description="Whether the whole source was read.")
+    refused: int
+    notes: int
+    undated: int = Field(description="Memories without a date of their own.")
+    first: datetime | None = Field(description="The earliest date of a memory that gives one.")
+    last: datetime | None
+    types: dict[str, int] = Field(description="The most frequent types, and how many memories have them.")
+    tags: dict[str, int]
+    rules: list[PreviewedRule]
+
+
 @dataclass(frozen=True, slots=True)
 class Preview:
     """The format of a source, its first rows, and the first records that cannot be taken, with the reasons."""
@@ -87,6 +120,7 @@ class Preview:
     """The first files of several."""
     count: int | None = None
     """The number of memories, if so few that all were read."""
+    found: "PreviewedSum | None" = None
 
 
 @dataclass(slots=True)
@@ -101,15 +135,54 @@ class _Found:
     count: int = 0
     """The memories read, of which the first ones are rows."""
     is_all: bool = True
+    first: datetime | None = None
+    last: datetime | None = None
+    undated: int = 0
+    types: Counter[str] = field(default_factory=Counter)
+    tags: Counter[str] = field(default_factory=Counter)
+    rules: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def sum(self) -> PreviewedSum:
+        return PreviewedSum(
+            memories=self.count,
+            is_all=self.is_all,
+            refused=len(self.refused),
+            notes=len(self.notes),
+            undated=self.undated,
+            first=self.first,
+            last=self.last,
+            types=dict(self.types.most_common(_TYPES)),
+            tags=dict(self.tags.most_common(_TAGS)),
+            rules=[
+                PreviewedRule(rule=rule, type=kind, memories=count)
+                for (rule, kind), count in self.rules.most_common(_TYPES)
+            ],
+        )
+
+    def add_memory(self, one: Incoming) -> None:
+        """Count a memory, with the notes about it."""
+        record = one.record
+        self.count += 1
+        self.notes.extend((one.location, note) for note in one.found.notes)
+        self.types[record.type] += 1
+        self.tags.update(record.tags)
+        if one.found.rule:
+            self.rules[one.found.rule, record.type] += 1
+        if record.dated is None or "created_at" in one.found.volatile:
+            self.undated += 1
+            return
+        self.first = min(self.first or record.dated, record.dated)
+        self.last = max(self.last or record.dated, record.dated)
 
     @property
     def is_over(self) -> bool:
         return time.monotonic() > self.until
 
-    def add(self, records: Records, importer: Importer, most: int) -> None:
+    def add(self, records: Records, most: int, *, is_partial: bool) -> None:
         """Read the first records, and add the rows of some of them."""
         enough, read = len(self.rows) + most, 0
-        if importer.previews_in_part:
+        if is_partial:
             self.is_all, self.counts_until = False, 0.0
         with closing(records):
             for record in islice(records, _READ):
@@ -117,15 +190,13 @@ class _Found:
                 if not isinstance(record, SourceRecord):
                     self.refused.append((record.location, record.reason))
                 elif not is_vocabulary(record.data):
-                    try:
-                        row = _row(MemoryRecord.model_validate(record.data, context=STORABLE))
-                    except ValidationError as error:
-                        self.refused.append((record.location, "; ".join(reasons(error, MemoryRecord))))
-                    else:
-                        self.count += 1
-                        if len(self.rows) < enough:
-                            self.rows.append(row)
-                            self.notes.extend((record.location, note) for note in record.notes)
+                    one = validate_source(record)
+                    if isinstance(one, RefusedRecord):
+                        self.refused.append((one.location, one.reason))
+                        continue
+                    self.add_memory(one)
+                    if len(self.rows) < enough:
+                        self.rows.append(_row(one.record))
                 if self.is_over or (len(self.rows) == enough and time.monotonic() > self.counts_until):
                     self.is_all = False
                     break
@@ -152,12 +223,22 @@ def preview_of(job: ImportJob) -> Preview | None:
 
 
 def _place(job: ImportJob) -> Path:
-    way = hashlib.sha256(json.dumps(sorted(job.columns.items())).encode()).hexdigest()[:16]
+    way = hashlib.sha256(json.dumps([job.columns, job.read_as], sort_keys=True).encode()).hexdigest()[:16]
     return job_previews(job) / f"{way}.json"
 
 
-def job_read_as(*, job: ImportJob, columns: Mapping[str, str]) -> ImportJob:
-    """Choose the fields of the columns of an upload, by their names. Raises JobStateError or UploadInvalidError."""
+def job_read_as(
+    *,
+    job: ImportJob,
+    columns: Mapping[str, str] | None = None,
+    values: Mapping[str, str] | None = None,
+    types: Mapping[str, str] | None = None,
+    dates: str | None = None,
+) -> ImportJob:
+    """Choose how an upload is read: the fields of its columns by their names, and what `check_choices` knows.
+
+    Choices that are not given stay. Raises JobStateError or UploadInvalidError.
+    """
     if job.state not in (State.READY, State.FAILED) or not job.is_upload:
         raise JobStateError(
             f"{job.name} is {job.get_state_display()}: only an upload that is ready has columns to choose."
@@ -166,11 +247,17 @@ def job_read_as(*, job: ImportJob, columns: Mapping[str, str]) -> ImportJob:
     if preview is None:
         raise JobStateError(f"{job.name} is still being read. Choose its columns in some seconds.")
     try:
-        columns_check(preview.columns, columns, are_of_one_table=not preview.files)
+        if columns:
+            columns_check(preview.columns, columns, are_of_one_table=not preview.files)
+        chosen = {"values": values, "types": types, "dates": dates}
+        read_as = {"values": {}, "types": {}, "dates": ""} | job.read_as
+        read_as = check_choices(**(read_as | {name: value for name, value in chosen.items() if value is not None}))
     except ImportFailedError as error:
         raise UploadInvalidError(job_text(job, str(error))) from None
     # Only in the state that was looked at: it may have been started, or removed, since.
-    if not ImportJob.objects.filter(pk=job.pk, state=job.state).update(columns=dict(columns)):
+    if not ImportJob.objects.filter(pk=job.pk, state=job.state).update(
+        columns=job.columns if columns is None else dict(columns), read_as=read_as
+    ):
         raise JobStateError(f"{job.name} has just been started, or removed.")
     job.refresh_from_db()
     previews_start()
@@ -255,7 +342,7 @@ def _in_time(make: Callable[[], Preview]) -> Preview:
 
 
 def _preview_make(job: ImportJob) -> Preview:
-    path, options = Path(job.path), Options(columns=job.columns, is_preview=True)
+    path, options = Path(job.path), Options(columns=job.columns, is_preview=True, **job.read_as)
     found, files = _Found(), list[PreviewedFile]()
     name = about = error_text = ""
     columns: tuple[Column, ...] = ()
@@ -264,7 +351,8 @@ def _preview_make(job: ImportJob) -> Preview:
         name, about = importer.name, importer.looks_like
         columns = tuple(_columns_of(importer, path, options))[:_COLUMNS]
         if importer.parts is None:
-            found.add(importer.read(path, options).records, importer, _ROWS)
+            records, is_partial = importer.read(path, options).records, importer.previews_in_part(path)
+            found.add(with_values(records, options.values), _ROWS, is_partial=is_partial)
         else:
             with closing(importer.parts(path, options)) as parts:
                 for part in islice(parts, _FILES):
@@ -274,7 +362,11 @@ def _preview_make(job: ImportJob) -> Preview:
                         found.is_all = False
                         break
                     if part.importer:
-                        found.add(part.records(options), part.importer, _ROWS_OF_FILE)
+                        is_partial = part.importer.previews_in_part(part.path)
+                        records = with_values(part.records(options), options.values)
+                        found.add(records, _ROWS_OF_FILE, is_partial=is_partial)
+                    elif part.is_for_later:
+                        found.is_all = False
     except ImportFailedError as error:
         error_text = job_text(job, str(error))
     return Preview(
@@ -286,6 +378,7 @@ def _preview_make(job: ImportJob) -> Preview:
         notes=tuple(found.notes[:_ROWS]),
         columns=columns,
         files=tuple(files),
+        found=found.sum if found.count or found.refused else None,
         count=found.count if found.is_all and not error_text and len(files) < _FILES else None,
     )
 

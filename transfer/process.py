@@ -133,7 +133,10 @@ def _import(job: ImportJob, viewer: Viewer, progress: _Progress) -> int | None:
         importer=_watched(importer, progress),
         viewer=viewer,
         choices=ImportChoices(
-            job_project(job.project, viewer), columns=job.columns, is_only_project=job.is_only_project
+            job_project(job.project, viewer),
+            columns=job.columns,
+            is_only_project=job.is_only_project,
+            **job.read_as,
         ),
         progress=show,
         origin=job.name if job.is_upload else job.path,

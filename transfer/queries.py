@@ -6,15 +6,16 @@ from django.db.models import QuerySet
 from django.db.models.fields.json import KeyTextTransform
 from django.utils import timezone
 
+from access.models import AuditEvent
 from access.viewer import Viewer, may_write_everything
-from memories.models import ImportBatch
+from memories.models import ImportBatch, Memory
 from memories.queries import visible_to
 from search.facets import DEFAULT_STATES
 from transfer.jobs import SAMPLE, jobs_of, jobs_recover
 from transfer.models import ImportJob
 
 State = ImportJob.State
-_LISTED = 20
+_LISTED, _CHANGED = 20, 50
 _LATELY = timedelta(days=7)
 _OPEN = (
     *(State.UPLOADING, State.READY, State.WAITING, State.RUNNING, State.CANCELLING, State.FAILED),
@@ -55,6 +56,22 @@ def sample_batch() -> ImportBatch | None:
 def only_sample() -> ImportBatch | None:
     """The import of the sample, if nothing else was imported."""
     return None if _filled().exclude(origin=str(SAMPLE)).exists() else sample_batch()
+
+
+def changed_by(batch: ImportBatch | None, viewer: Viewer) -> list[Memory]:
+    """The first memories that an import changed, of those that the viewer may open."""
+    if batch is None or not batch.updated:
+        return []
+    events = AuditEvent.objects.filter(batch_id=batch.pk, subject_type="memory", verb="import", before__isnull=False)
+    return list(visible_to(viewer).filter(pk__in=events.values("subject_id")).only("title").order_by("pk")[:_CHANGED])
+
+
+def only_source(batch: ImportBatch | None) -> str:
+    """The source of all memories that an import brought; empty if they have several."""
+    if batch is None or not batch.created:
+        return ""
+    sources = list(Memory.objects.filter(batch=batch).values_list("source", flat=True).distinct()[:2])
+    return sources[0] if len(sources) == 1 else ""
 
 
 def is_empty(viewer: Viewer) -> bool:

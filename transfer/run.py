@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -18,7 +19,9 @@ from memories.records import MAX_PROJECT, slug_name
 from memories.storage import corpus_bump, outbox_stamp
 from text.formatting import plural
 from transfer.formats.base import ImportFailedError, Options, Reading, RefusedRecord
+from transfer.formats.choices import with_values
 from transfer.formats.importer import Importer
+from transfer.renames import Renames, earlier_notes
 from transfer.state import ImportCounts, ImportObserver, WriteOptions
 from transfer.write import records_write
 
@@ -61,6 +64,9 @@ class ImportChoices:
     keep_going: bool = False
     columns: Mapping[str, str] = field(default_factory=dict)
     is_only_project: bool = False
+    values: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    dates: str = ""
 
 
 def import_path(
@@ -88,9 +94,11 @@ def import_path(
     project = slug_name(choices.project)
     if len(project) > MAX_PROJECT:
         raise ImportFailedError(f"The project's name has {len(project)} characters; up to {MAX_PROJECT} are allowed.")
-    options = Options(project, choices.keep_going, choices.columns)
+    options = Options(
+        project, choices.keep_going, choices.columns, values=choices.values, types=choices.types, dates=choices.dates
+    )
     attempts = 1 if reading else _ATTEMPTS
-    reading = reading or importer.read(path, options)
+    reading = reading or _read_source(importer, path, options)
     # Committed separately, so that a running or failed import is visible.
     origin = origin or str(path)
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=origin, format=importer.name)
@@ -104,7 +112,7 @@ def import_path(
                     raise
                 if number == attempts:
                     raise ImportFailedError(_DEADLOCKS.format(plural(attempts, "time"))) from error
-                reading = importer.read(path, options)
+                reading = _read_source(importer, path, options)
                 continue
             break
     except BaseException as error:
@@ -119,6 +127,11 @@ def import_path(
     if batch_id is not None and (tally.created or tally.updated):
         _settle()
     return Outcome(batch_id, tally, time.perf_counter() - started, attempt.refusals)
+
+
+def _read_source(importer: Importer, path: Path, options: Options) -> Reading:
+    reading = importer.read(path, options)
+    return Reading(with_values(reading.records, options.values), reading.fraction) if options.values else reading
 
 
 _DEADLOCKS = "Others were writing the same names, and it gave way to them {}. Nothing was imported. Try again."
@@ -143,6 +156,11 @@ class _Attempt:
     """The number of refusals that the caller knows of."""
     tally: ImportCounts = field(default_factory=ImportCounts)
     refusals: list[RefusedRecord] = field(default_factory=list)
+
+    def _renames(self) -> Renames | None:
+        """The notes of earlier imports of the same folder or archive that are not at their places any more."""
+        places = () if self.observer else self.importer.places(self.path)
+        return Renames(partial(earlier_notes, self.origin, places)) if places else None
 
     def write(self, reading: Reading) -> int | None:
         """Read and write everything in one transaction. Returns the id of the batch, if one remains."""
@@ -171,6 +189,7 @@ class _Attempt:
                     refuse=refuse,
                     progress=self.progress,
                     observer=self.observer,
+                    renames=self._renames(),
                 )
                 if self.observer is None:
                     _refuse_nothing(self.tally, self.path, self.refusals)
@@ -223,6 +242,7 @@ def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord
         "vocabulary_made": tally.made,
         **{name: count for name, count in (("gone", tally.gone), ("conflicts", tally.conflicts)) if count},
         **({"copied": tally.copied} if tally.copied else {}),
+        **({"gone_notes": tally.gone_notes} if tally.gone_notes else {}),
     }
     batch.save()
     event = audit(

@@ -15,6 +15,7 @@ from memories.services import DEFAULT_PROJECT
 from memories.vocabulary_records import VocabularyRecord
 from transfer.copies import CopyNumbers
 from transfer.formats.base import SourceRecord
+from transfer.renames import Renames
 
 # The number of notes stored with a batch.
 MAX_NOTES = 1_000
@@ -22,6 +23,9 @@ MAX_NOTES = 1_000
 
 class ImportObserver(Protocol):
     """Follows what becomes of each record of an import, within its transaction."""
+
+    def gone_memories(self) -> list[int]:
+        """The memories of records that are not in the source any more, as far as is known before it is read."""
 
     def memory_at(self, location: str) -> int | None:
         """The memory of the record that was at this location before, for a record whose id is not known."""
@@ -72,6 +76,8 @@ class ImportCounts:
     made: dict[str, int] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
     """The first `MAX_NOTES` of them: location and note."""
+    gone_notes: list[dict[str, object]] = field(default_factory=list)
+    """Notes of earlier imports of the same source that it has no longer."""
     copied: dict[str, int] = field(default_factory=dict)
     """Table -> the highest number of its rows, if this import makes an empty instance equal to another."""
 
@@ -105,6 +111,7 @@ class ImportRun:
     """Whether rows of an export are stored as they are, with their numbers; None before the first row."""
     renumbered: dict[str, int] = field(default_factory=dict)
     """Table -> what is added to the numbers of its rows."""
+    renames: Renames = field(default_factory=lambda: Renames(list))
     deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)
     tally: ImportCounts = field(default_factory=ImportCounts)
 

@@ -23,5 +23,6 @@ urlpatterns = [
     path("imports/<int:job_id>/columns/", import_views.job_action, {"action": "columns"}, name="columns"),
     path("imports/<int:job_id>/cancel/", import_views.job_action, {"action": "cancel"}, name="cancel"),
     path("imports/<int:job_id>/undo/", import_views.job_action, {"action": "undo"}, name="undo"),
+    path("imports/<int:job_id>/archive/", import_views.job_action, {"action": "archive"}, name="archive_gone"),
     path("imports/<int:job_id>/remove/", import_views.job_action, {"action": "remove"}, name="remove"),
 ]

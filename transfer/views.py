@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -20,6 +20,8 @@ from access.keys import make_key
 from access.services import key_rights
 from access.viewer import Viewer, may_write_everything, viewer_of_user
 from explorer.http import PageRequest, page_response, page_viewer, private, wants_fragment
+from explorer.links import filter_url
+from text.formatting import memories as memories_text
 from text.formatting import when_text
 from transfer.discover import discoveries
 from transfer.follow.page import build_followed
@@ -42,7 +44,8 @@ from transfer.jobs import (
 )
 from transfer.page import FIELD_LABELS, build_found, facts_of, label_of, outcome_text
 from transfer.previews import Preview, job_read_as, preview_of
-from transfer.queries import imported_paths, imports_open, imports_past, is_empty, sample_batch
+from transfer.queries import changed_by, imported_paths, imports_open, imports_past, is_empty, only_source, sample_batch
+from transfer.renames import archive_gone, gone_notes
 from transfer.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from web.errors import Refusal
 from web.serving import public_site
@@ -182,6 +185,9 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         "report": (one.batch.report if one.batch else None) or {},
         "may_write_everything": everything,
         "part_size": PART,
+        "gone_notes": gone_notes(one.batch, viewer) if one.state == State.DONE else (),
+        "changed": changed_by(one.batch, viewer) if one.state == State.DONE else (),
+        "source_url": filter_url("source", source) if (source := only_source(one.batch)) else "",
         "complaints": (),
         "is_being_read": False,
         "preview": None,
@@ -202,10 +208,24 @@ def _preview_context(preview: Preview, viewer: Viewer) -> dict[str, object]:
     return {
         "preview": preview,
         "fields": FIELDS,
+        "has_question": any(column.question for column in preview.columns),
         "field_labels": FIELD_LABELS,
         "projects": projects,
         "may_make_project": may_make,
         "closed_projects": [] if may_make else [name for name in named if name not in projects],
+    }
+
+
+def _form_choices(form: QueryDict) -> dict[str, Any]:
+    """How an upload is read, as its page asks."""
+    columns = dict(zip(form.getlist("column"), form.getlist("field"), strict=False))
+    types = dict(zip(form.getlist("rule"), form.getlist("type"), strict=False))
+    values = {name.removeprefix("all_"): value for name, value in form.items() if name.startswith("all_")}
+    return {
+        **({"columns": columns} if columns else {}),
+        **({"types": types} if types else {}),
+        **({"values": values} if values else {}),
+        **({"dates": form["dates"]} if "dates" in form else {}),
     }
 
 
@@ -226,10 +246,12 @@ def job_action(request: HttpRequest, job_id: int, action: str) -> HttpResponse:
             project, is_only = request.POST.get("project", ""), "only_project" in request.POST
             job_import(job=one, project=project, viewer=viewer, is_only_project=is_only)
         elif action == "columns":
-            names, fields = request.POST.getlist("column"), request.POST.getlist("field")
-            job_read_as(job=one, columns=dict(zip(names, fields, strict=False)))
+            job_read_as(job=one, **_form_choices(request.POST))
         elif action == "cancel":
             job_cancel(job=one)
+        elif action == "archive" and one.batch:
+            count = archive_gone(one.batch, viewer)
+            messages.info(request, f"{memories_text(count)} archived. Each can be restored.")
         elif action == "undo":
             job_undo(job=one, viewer=viewer, force="force" in request.POST)
         else:

@@ -3,6 +3,7 @@
 Everything runs within a single transaction opened by the caller: after any error nothing is written.
 """
 
+import json
 import math
 import sys
 from collections import deque
@@ -18,12 +19,14 @@ from django.utils import timezone
 from access.viewer import Viewer
 from categories.models import LocalText, MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
+from cluster import update_statistics
 from memories.models import Memory
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
 from memories.resolve import SessionUse, names_ensure, names_of, record_snapshot, sessions_ensure
 from memories.snapshot import InsertBlock, MemorySnapshot, NamedLink, insert_block
 from memories.storage import (
     changed_fields,
+    dangling_names_resolve,
     memories_audit,
     memory_text,
     outbox_add_batch,
@@ -39,10 +42,10 @@ from transfer.blocks import AHEAD, Block, Incoming, blocks_read, one_thread
 from transfer.copies import copied
 from transfer.formats.base import Reading
 from transfer.match import Matched, Matcher, edited_since_import, project_of, refuse_edited, settled
+from transfer.renames import Renames
 from transfer.rows import Row, rows_finish, rows_write
 from transfer.state import ImportCounts, ImportObserver, ImportRun, WriteOptions
 from transfer.vocabulary import deferred_write
-from web.distribution import is_distributed
 from web.processes import rare_collections
 
 # Imports wait for each other, so that none misses the rows of another.
@@ -72,9 +75,14 @@ def records_write(
     refuse: Callable[[str, str], None],
     progress: Callable[[ImportCounts, float | None], None],
     observer: ImportObserver | None = None,
+    renames: Renames | None = None,
 ) -> ImportCounts:
-    """Import all records of a source. Call it in a transaction, and bump the corpus afterwards."""
+    """Import all records of a source. Call it in a transaction, and bump the corpus afterwards.
+
+    `renames` are the notes that the source had before and does not have any more.
+    """
     run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), observer)
+    run.renames = Renames(observer.gone_memories) if observer else renames or run.renames
     with _tune_import(), ExitStack() as stack:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
@@ -96,8 +104,14 @@ def records_write(
         segment_files.reached("records written")
         # Also for the foreign key checks at commit, which are planned once: for empty tables they would use any index.
         if run.tally.created + run.tally.updated >= _ANALYZE_FROM // 10:
-            _analyze(_SEARCHED)
+            update_statistics(_SEARCHED)
     run.tally.made = dict(run.vocabulary.made)
+    if renames:
+        run.tally.gone_notes = [
+            {"id": one.id, "title": one.title, "place": one.external_id}
+            for one in renames.gone.values()
+            if one.state != Memory.State.SUPERSEDED
+        ]
     return run.tally
 
 
@@ -119,16 +133,6 @@ def _tune_import() -> Iterator[None]:
         sys.setswitchinterval(interval)
 
 
-def _analyze(tables: str) -> None:
-    """Update the planner's statistics, including this transaction's rows, until autovacuum does."""
-    if is_distributed():
-        # Refused in a transaction that has read something. The nodes analyse their shards by themselves.
-        return
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL default_statistics_target = 25")
-        cursor.execute(f"ANALYZE {tables}")
-
-
 class _BlockWriter:
     """Stores matched blocks. While one is stored, threads and processes build the next ones."""
 
@@ -146,6 +150,8 @@ class _BlockWriter:
         self._session_dates: dict[tuple[int, str], datetime] = {}
         # The sessions of changed memories, dated again when all are stored.
         self._changed_sessions: set[int | None] = set()
+        # Project and name in lower case -> the new memory that links may mean by it.
+        self._called: dict[tuple[int, str], int] = {}
         # Location, memory, project, and the names of the memories that it supersedes.
         self._superseding: list[tuple[str, int, int, tuple[str, ...]]] = []
 
@@ -176,6 +182,7 @@ class _BlockWriter:
 
     def finish(self) -> None:
         """Write what relates memories, now that all are stored."""
+        dangling_names_resolve(self._called, self._run.viewer)
         self._supersede()
         sessions_date(self._changed_sessions)
         if self._run.tally.created:
@@ -188,7 +195,7 @@ class _BlockWriter:
         segment_files.reached("block stored")
         if self._run.tally.created >= self._analyze_at:
             self._analyze_at *= 16
-            _analyze(_LOOKED_UP)
+            update_statistics(_LOOKED_UP)
 
     def _names_ensure(self, block: Block, written: Sequence[Incoming]) -> None:
         """Make or match all names of the records that are written."""
@@ -241,6 +248,8 @@ class _BlockWriter:
         project_id = run.projects[project_of(run, record)].id
         if record.supersedes:
             self._superseding.append((one.location, memory_id, project_id, record.supersedes))
+        for name in one.found.names:
+            self._called.setdefault((project_id, name), memory_id)
         snapshot = record_snapshot(
             record=record,
             memory_id=memory_id,
@@ -284,7 +293,7 @@ class _BlockWriter:
         return replace(
             new,
             batch_id=old.batch_id,
-            state=record.state or (old.state if names_same_successor else Memory.State.ACTIVE.value),
+            state=_changed_state(record, old, names_same_successor=names_same_successor),
             state_reason=old.state_reason if one.stored is None else new.state_reason,
             superseded_by_id=new.superseded_by_id or (old.superseded_by_id if names_same_successor else None),
             created_at=old.created_at if "created_at" in one.found.volatile else given or old.created_at,
@@ -319,6 +328,15 @@ _Built = tuple[list[MemorySnapshot], list[str], "Future[list[str]]"]
 def _lines(built: "Future[_Built]", lineages: Mapping[int, tuple[int, ...]]) -> InsertBlock:
     snapshots, hashes, terms = built.result()
     return insert_block(snapshots, terms.result(), hashes, lineages)
+
+
+def _changed_state(record: MemoryRecord, old: MemorySnapshot, *, names_same_successor: bool) -> str:
+    """The state of a changed record: a state that it gave before does not bring back a memory that is superseded."""
+    gave = json.loads(old.raw or "{}").get("state")
+    is_news = record.state is not None and (old.superseded_by_id is None or record.state != gave)
+    if is_news and record.state:
+        return record.state
+    return old.state if names_same_successor else Memory.State.ACTIVE.value
 
 
 def _successors(snapshot: MemorySnapshot) -> set[NamedLink]:

@@ -23,7 +23,7 @@ from explorer.links import (
     similar_url,
     why_not_url,
 )
-from explorer.markdown import render_markdown
+from explorer.markdown import note_key, render_markdown
 from memories.models import Memory
 from memories.queries import MemoryDetail, ResolvedLink, memory_version
 from search.query import SearchQuery
@@ -80,7 +80,22 @@ class MemoryPage:
 
     @property
     def body(self) -> SafeString:
-        return render_markdown(self.detail.memory.content, self.title)
+        return render_markdown(self.detail.memory.content, self.title, notes=self._note_urls())
+
+    def _note_urls(self) -> dict[str, str]:
+        """The pages of memories that this one links to, by the names that its text may have for them."""
+        urls: dict[str, str] = {}
+        for link in self.detail.links:
+            if link.memory:
+                bare = link.target.removesuffix(".md").removesuffix(".markdown")
+                steps = bare.split("/")
+                paths = ["/".join(steps[at:]) for at in range(len(steps))]
+                for name in (link.target, *paths, *(f"{path}.md" for path in paths), link.memory.title):
+                    urls.setdefault(note_key(name), self.url(link.memory.id))
+        for title in (*self.detail.supersedes, self.detail.superseded_by):
+            if title:
+                urls.setdefault(note_key(title.title), self.url(title.id))
+        return urls
 
     def url(self, memory_id: int) -> str:
         """The page of another memory, with the way back to the search that led here."""

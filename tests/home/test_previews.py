@@ -23,7 +23,7 @@ from tests.html import html_of
 from tests.web.test_doors import answers_others
 from transfer import previews
 from transfer.formats import bundles
-from transfer.jobs import JobStateError
+from transfer.jobs import JobStateError, UploadInvalidError
 from transfer.models import ImportJob
 from transfer.previews import job_read_as, preview_of, previews_make, previews_start
 from transfer.uploads import FileToSend, upload_append, upload_begin
@@ -183,6 +183,7 @@ def test_preview_unpacks_no_large_file(monkeypatch):
     assert [row.title for row in found.rows] == ["0", "1"]
     assert [(file.name, file.reason) for file in found.files] == [
         ("documents", ""),
+        ("3 further documents", "are not previewed; the import reads them"),
         ("a.csv", "is too large for a preview; the import reads it"),
     ]
     assert found.count is None
@@ -228,3 +229,72 @@ def test_bomb_is_previewed_or_refused_while_the_site_answers_others(name, shared
     assert found is not None
     assert len(found["rows"]) <= 60
     assert not list((place / "uploads").glob("*/*.zip/*"))
+
+
+def preview_made(files, **choices):
+    job = uploaded(person("ada"), "vault.zip", zipped(*((name, [text.encode()]) for name, text in files.items())))
+    previews_make()
+    if choices:
+        job = job_read_as(job=job, **choices)
+        previews_make()
+    return job, preview_of(job)
+
+
+VAULT = {
+    "vault/2025-05-06.md": "A day.",
+    "vault/Decisions/a.md": "---\ncreated: 2024-01-02\ntags: [tea, green]\n---\nA.",
+    "vault/Decisions/b.md": "---\ncreated: soon\ntags: tea\n---\nB.",
+    **{f"vault/{n}.md": f"---\ncreated: 2026-01-{n + 1:02}\n---\nNote {n}." for n in range(20)},
+    "vault/empty.md": "",
+}
+
+
+@pytest.mark.django_db
+def test_folder_is_previewed_in_numbers():
+    _, found = preview_made(VAULT)
+    total = found.found
+    assert (total.memories, total.is_all, total.refused, total.notes, total.undated) == (23, True, 1, 1, 1)
+    assert (total.first.date().isoformat(), total.last.date().isoformat()) == ("2024-01-02", "2026-01-20")
+    assert total.types == {"note": 21, "decision": 2}
+    assert total.tags == {"tea": 2, "green": 1}
+    assert [(one.rule, one.type, one.memories) for one in total.rules] == [("Decisions/", "decision", 2)]
+    assert found.refused == (("empty.md", "is empty; a memory needs a text"),)
+    assert found.notes[0][0] == "Decisions/b.md"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("choices", "types"),
+    [
+        ({"types": {"Decisions/": "choice"}}, {"note": 21, "choice": 2}),
+        ({"types": {"decisions/": ""}}, {"note": 23}),
+        ({"values": {"type": "idea"}}, {"idea": 21, "decision": 2}),
+        ({"types": {"#tea": "drink"}}, {"note": 21, "decision": 2}),
+    ],
+)
+def test_types_of_a_preview_can_be_changed(choices, types):
+    job, found = preview_made(VAULT, **choices)
+    assert found.found.types == types
+    with pytest.raises(UploadInvalidError, match="is no rule"):
+        job_read_as(job=job, types={"Decisions": "x"})
+
+
+@pytest.mark.django_db
+def test_unclear_dates_are_asked_for_before_the_import():
+    table = "When,Text\n03/04/2026,Tea cools.\nnever,Cups.\n"
+    job = uploaded(person("ada"), "tea.csv", table.encode())
+    columns = {"When": "date"}
+    previews_make()
+    job = job_read_as(job=job, columns=columns)
+    previews_make()
+    found = preview_of(job)
+    assert "column 'When' has dates such as 03/04/2026" in found.error
+    assert found.columns[0].question == "03/04/2026"
+    job = job_read_as(job=job, dates="month-first")
+    previews_make()
+    found = preview_of(job)
+    assert (job.columns, found.error) == (columns, "")
+    assert [row.created_at and row.created_at.date().isoformat() for row in found.rows] == ["2026-03-04", None]
+    assert found.notes == (
+        ("line 3", "column 'When': 'never' is not a date; it is left out. Write one such as 2026-08-05"),
+    )

@@ -354,7 +354,8 @@ def test_import_with_follow_is_reported_listed_and_stopped(notes, jsonl):
     assert failing(notes, "--follow", "--dry-run") == "--follow cannot be used with --dry-run."
     path = jsonl({"content": "Tea."})
     assert failing(path, "--follow") == (
-        f"{path}: jsonl is not followed, which these formats are: git, claude-mem, mcp-memory-service, markdown."
+        f"{path}: jsonl is not followed, which these formats are: git, claude-mem, mcp-memory-service, claude-code,"
+        " markdown."
     )
     assert run(notes, "--unfollow") == f"{notes} is followed no longer. Its memories stay.\n"
     assert failing(notes, "--unfollow") == f"{notes}: is not followed. --list shows what is."
@@ -443,7 +444,7 @@ def test_conflict_is_over_when_the_source_has_the_former_record_again(notes):
 
 
 def test_records_that_cannot_be_taken_are_counted_and_not_read_again(notes):
-    write(notes / "broken.md", "---\n[\n---\nText")
+    write(notes / "broken.md", "---\n---\n")
     source = follow(notes)
     source.refresh_from_db()
     assert (source.memories, source.refused) == (3, 1)

@@ -28,7 +28,7 @@ def test_known_places_are_looked_into_and_what_is_there_is_named(tmp_path):
         datetime(2025, 10, 9, 8, 56, 40, tzinfo=UTC),
     )
     assert (markdown.importer.name, markdown.memories) == ("markdown", 1)
-    assert transcripts.endswith("holds no Markdown files (*.md, *.markdown).")
+    assert transcripts.endswith("holds no Markdown files (*.md, *.markdown, *.mdc).")
     assert sorted(tmp_path.rglob("*")) == before
 
 

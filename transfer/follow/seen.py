@@ -10,6 +10,7 @@ import numpy as np
 from django.db import connection
 from numpy.typing import NDArray
 
+from memories.models import FollowedRecord
 from memories.vocabulary_records import is_vocabulary
 from transfer.formats.base import RefusedRecord, SourceRecord
 
@@ -129,6 +130,12 @@ def seen_gone(source_id: int, keys: Numbers, others: Collection[int] = ()) -> li
             [source_id, ids],
         )
         return sorted(set(ids) - {memory_id for (memory_id,) in cursor.fetchall()})
+
+
+def seen_memories(source_id: int, keys: Numbers) -> list[int]:
+    """The memories of records."""
+    rows = FollowedRecord.objects.filter(source_id=source_id, key__in=keys.tolist(), memory_id__isnull=False)
+    return [memory_id for memory_id in rows.values_list("memory_id", flat=True) if memory_id]
 
 
 def seen_forget(source_id: int, keys: Numbers | None = None) -> None:

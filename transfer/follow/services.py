@@ -110,6 +110,9 @@ class _Taking:
     of: SourceConflict
     viewer: Viewer
 
+    def gone_memories(self) -> list[int]:
+        return []
+
     def memory_at(self, location: str) -> int | None:
         return self.of.memory_id
 

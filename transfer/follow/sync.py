@@ -29,6 +29,7 @@ from transfer.follow.seen import (
     seen_count,
     seen_forget,
     seen_gone,
+    seen_memories,
     seen_read,
     seen_write,
     stamp_of,
@@ -207,6 +208,9 @@ class _Sync:
         return len(self._seen.missing(self._present)) > 0
 
     # --- what becomes of the records ---------------------------------------------------------------------------------
+
+    def gone_memories(self) -> list[int]:
+        return seen_memories(self._source.pk, self._seen.missing(self._present))
 
     def memory_at(self, location: str) -> int | None:
         key, _ = self._waiting.get(location, (0, 0))

@@ -1,8 +1,12 @@
 """A stream of records with their locations, as importers give it. Does not use the database."""
 
-from collections.abc import Callable, Generator, Mapping
+import logging
+import sqlite3
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+logger = logging.getLogger("mnemoscope.imports")
 
 
 class ImportFailedError(Exception):
@@ -15,6 +19,10 @@ class NotReadableError(ImportFailedError):
 
 class ColumnsError(ImportFailedError):
     """Columns of a table that cannot be read as somebody wants."""
+
+
+class UnreadableFileError(Exception):
+    """A file that gives no record. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,12 @@ class SourceRecord:
     notes: tuple[str, ...] = ()
     stored: Mapping[str, Any] | None = None
     """For a line of an export by this program: what a copy of the memory needs besides its record."""
+    is_lenient: bool = False
+    """Whether fields that are not valid are left out, with a note; the record is refused otherwise."""
+    rule: str = ""
+    """The rule that gives the record its type, if it names none."""
+    names: tuple[str, ...] = ()
+    """Names, in lower case, by which links of others may mean it besides its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +67,8 @@ class Options:
     """How to read a source. `project` is for records without a project.
 
     `columns` says which fields the columns of a table are, by their names; an empty field stores a column as it is.
+    `values` are fields of records that give none. `types` are the types of notes by the rules of `type_rules`, and
+    `dates` is what is first in dates that do not show it: the day, or the month.
     `is_preview` asks for the first records alone, soon: what takes long is read in part.
     """
 
@@ -60,6 +76,9 @@ class Options:
     keep_going: bool = False
     columns: Mapping[str, str] = field(default_factory=dict)
     is_preview: bool = False
+    values: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    dates: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +94,38 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: the field that it is read as, or an empty text, and some of its cells."""
+    """A column of a table: the field that it is read as, or an empty text, and some of its cells.
+
+    Of dates whose numbers may be read in two ways, `dates` is what comes first: the day, or the month. `question` is
+    one that needs somebody to choose that.
+    """
 
     name: str
     field: str
     examples: tuple[str, ...]
+    dates: str = ""
+    question: str = ""
+
+
+def read_guarded(location: str, records: Callable[[], Iterable[SourceRecord | RefusedRecord]]) -> Records:
+    """The records at a location. An error that nobody foresaw refuses what is there, and nothing else."""
+    try:
+        yield from records()
+    except (ImportFailedError, MemoryError, sqlite3.Error):
+        raise
+    except UnreadableFileError as error:
+        yield RefusedRecord(location, str(error))
+    except OSError as error:
+        yield RefusedRecord(location, f"cannot be read: {error.strerror or error}")
+    except Exception as error:  # of any kind: it is of this record alone
+        logger.exception("%s cannot be read.", location)
+        yield RefusedRecord(location, fault_text(error))
+
+
+def fault_text(error: Exception) -> str:
+    """The reason for a record that cannot be read by a mistake of this program."""
+    first = (str(error).strip().splitlines() or [""])[0][:200]
+    return f"cannot be read, by a mistake of this program ({type(error).__name__}: {first}); please report it"
 
 
 def damage_text(reason: str, place: str) -> str:

@@ -17,6 +17,7 @@ from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from text.formatting import plural
 from transfer.formats import csv_table, documents
 from transfer.formats.base import Column, ImportFailedError, NotReadableError, Options, Reading, Records
 from transfer.formats.importer import Importer, Part
@@ -40,7 +41,7 @@ _MAX_TABLES = 300
 # An archive that unpacks to more than this, and to more than this many times its size, is not read.
 _MAX_UNPACKED, _MAX_RATIO = 512 * 1024 * 1024, 200
 # A preview unpacks no more documents than this, of this size together, and no other file that is larger than this.
-_PREVIEW_NOTES, _PREVIEW_SIZE, _PREVIEW_FILE = 500, 64 * 1024 * 1024, 512 * 1024 * 1024
+_PREVIEW_NOTES, _PREVIEW_SIZE, _PREVIEW_FILE = 1_000, 64 * 1024 * 1024, 512 * 1024 * 1024
 # Space that must be left on the disk.
 _SPARE = 256 * 1024 * 1024
 _ROOT = "files"
@@ -84,7 +85,7 @@ def bundle_importer(importers: Sequence[Importer]) -> Importer:
             yield from _archive_parts(path, options, lambda file: chosen(file, may_be_archive=False))
 
     about = "a ZIP archive of files in these formats"
-    own = Importer("files", about, _knows, read, _columns, parts)
+    own = Importer("files", about, _knows, read, _columns, parts, _places)
     return own
 
 
@@ -108,6 +109,18 @@ def _names(path: Path) -> list[str]:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/")]
     return sorted(name for name in names if not _is_skipped(name))
+
+
+def _places(path: Path) -> list[str]:
+    """The places of the documents of a bundle, below the folder that they share."""
+    names = [name for name in _names(path) if _is_note(name)]
+    top = _shared_top(names)
+    return [name.removeprefix(f"{top}/") for name in names] if len(names) > 1 else []
+
+
+def _shared_top(names: Iterable[str]) -> str:
+    tops = {PurePosixPath(name).parts[0] if "/" in name else "" for name in names}
+    return tops.pop() if len(tops) == 1 else ""
 
 
 def _count(path: Path) -> int:
@@ -157,8 +170,7 @@ def _folder_parts(folder: Path, choose: Choose) -> Generator[Part, None, None]:
 
 def _notes_part(folder: Path, names: Iterable[str]) -> Part:
     """The documents in a folder. If they share their topmost folder, that is what is imported."""
-    tops = {PurePosixPath(name).parts[0] if "/" in name else "" for name in names}
-    top = tops.pop() if len(tops) == 1 else ""
+    top = _shared_top(names)
     return Part("documents", folder / top, documents.IMPORTER, is_nameless=not top, suffixes=documents.SUFFIXES)
 
 
@@ -185,9 +197,10 @@ def _archive_parts(path: Path, options: Options, choose: Choose) -> Generator[Pa
                 yield Part(_shown(member), path, reason=reason)
             elif not _is_skipped(member.filename):
                 wanted[member.filename] = member
-        notes = [name for name in sorted(wanted) if _is_note(name)]
+        notes, further = [name for name in sorted(wanted) if _is_note(name)], 0
         if options.is_preview:
-            notes = _first(notes, wanted)
+            first = _first(notes, wanted)
+            further, notes = len(notes) - len(first), first
         unpacked: list[str] = []
         for name in notes:
             if reason := _unpack(archive, wanted[name], folder / name):
@@ -196,11 +209,14 @@ def _archive_parts(path: Path, options: Options, choose: Choose) -> Generator[Pa
                 unpacked.append(name)
         if unpacked:
             yield _notes_part(folder, unpacked)
+        if further:
+            reason = "are not previewed; the import reads them"
+            yield Part(plural(further, "further document"), path, reason=reason, is_for_later=True)
         for name, member in sorted(wanted.items()):
             if _is_note(name):
                 continue
             if options.is_preview and member.file_size > _PREVIEW_FILE:
-                yield Part(name, path, reason="is too large for a preview; the import reads it")
+                yield Part(name, path, reason="is too large for a preview; the import reads it", is_for_later=True)
                 continue
             if reason := _unpack(archive, member, folder / name):
                 yield Part(name, path, reason=reason)

@@ -3,16 +3,31 @@
 A session becomes one memory with what was asked and answered. Calls of tools and their results are counted, not stored.
 """
 
+import hashlib
 import json
+import re
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from memories.records import MAX_CONTENT
-from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import (
+    ImportFailedError,
+    NotReadableError,
+    Options,
+    Reading,
+    Records,
+    RefusedRecord,
+    SourceRecord,
+    read_guarded,
+)
+from transfer.formats.conversations import asked_title, conversation_text
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
-from transfer.formats.importer import Importer
+from transfer.formats.importer import Following, Importer
 from transfer.formats.jsonl import records_of_lines
 from transfer.formats.sources import Document, Source
 
@@ -20,6 +35,9 @@ _TURNS = {"user": "User", "assistant": "Assistant"}
 # Texts that the program itself puts into a prompt.
 _COMMANDS = ("<command-", "<local-command-", "<system-reminder>", "Caveat: The messages below")
 _FILES_SEARCHED = 20
+_WORKING_FOLDER = re.compile(r'"cwd":\s*(?P<folder>"(?:[^"\\]|\\.)*")')
+# A session that was written to this lately goes on.
+_RESTS_AFTER_NS = 300_000_000_000
 # Files of side tasks, next to the sessions that started them.
 _SIDE_TASK = "agent-"
 # Lines that name a session, and the field of the name: a person's, the program's, and that of its older versions.
@@ -58,15 +76,19 @@ def read(path: Path, options: Options) -> Reading:
     documents = [document for document in documents if _is_transcript(document)]
     if not documents:
         raise NotReadableError(f"{path}: holds no transcripts of Claude Code.")
+    return _reading(documents, options)
+
+
+def _reading(documents: Sequence[Document], options: Options) -> Reading:
     done = 0
 
     def records() -> Records:
         nonlocal done
         for document in documents:
-            yield from _session(document, options)
+            yield from read_guarded(document.name or document.path.name, partial(_session, document, options))
             done += 1
 
-    return Reading(records(), lambda: done / len(documents))
+    return Reading(records(), lambda: done / len(documents) if documents else None)
 
 
 class _Transcript:
@@ -74,7 +96,7 @@ class _Transcript:
 
     def __init__(self) -> None:
         self.about: dict[str, str] = {}
-        self.turns: list[str] = []
+        self.turns: list[tuple[str, str]] = []
         self.size = 0
         self.titles: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
@@ -96,8 +118,8 @@ class _Transcript:
         if model := plain_text(message.get("model")):
             self.about["model"] = model
         if text := self._said(message):
-            self.turns.append(f"**{_TURNS[kind]}:**\n\n{text}")
-            self.size += len(self.turns[-1])
+            self.turns.append((_TURNS[kind], text))
+            self.size += len(text)
 
     def _said(self, message: Mapping[str, Any]) -> str:
         content = message.get("content")
@@ -133,11 +155,12 @@ def _session(document: Document, options: Options) -> Iterator[SourceRecord | Re
     draft = Draft(location, raw, "claude-code")
     draft.text("id", f"session:{about.get('sessionId', document.path.stem)}")
     draft.data["type"] = "session"
-    draft.text("project", options.project, _folder_name(about.get("cwd", "")))
+    draft.text("project", options.project, folder_name(about.get("cwd", "")))
     draft.text("session", about.get("sessionId"))
     draft.text("agent", "claude-code")
-    draft.text("title", *(transcript.titles.get(kind) for kind in _TITLES))
-    draft.text("content", "\n\n".join(transcript.turns))
+    draft.text("title", *(transcript.titles.get(kind) for kind in _TITLES), asked_title(transcript.turns))
+    tools = ", ".join(f"{name} {count}" for name, count in transcript.tools.most_common(8) if name)
+    draft.text("content", conversation_text(transcript.turns, f"calls of tools: {tools}" if tools else ""))
     draft.moment("created_at", about.get("timestamp"))
     draft.moment("updated_at", about.get("last"))
     if branch := about.get("gitBranch"):
@@ -145,8 +168,47 @@ def _session(document: Document, options: Options) -> Iterator[SourceRecord | Re
     yield draft.record()
 
 
-def _folder_name(path: str) -> str:
+def folder_name(path: str) -> str:
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2][:100]
 
 
-IMPORTER = Importer("claude-code", "transcripts of Claude Code: a file, or its folder of projects", knows, read)
+def working_folder(folder: Path) -> str:
+    """The folder that the sessions in one of Claude Code's folders were about; empty if none tells it."""
+    for document in _transcripts(folder)[:_FILES_SEARCHED]:
+        if match := _WORKING_FOLDER.search(document.start):
+            with suppress(ValueError):
+                return str(json.loads(match["folder"]))
+    return ""
+
+
+# --- following ---------------------------------------------------------------------------------------------------
+
+
+def parts(path: Path) -> Iterator[tuple[str, str]]:
+    """The sessions, and a text that differs once one has gone on and rested: one that goes on is not read yet."""
+    now = time.time_ns()
+    for document in _transcripts(path) if path.is_dir() else [Document(path.name, path)]:
+        with suppress(FileNotFoundError):
+            state = document.path.stat()
+            rests = not 0 <= now - state.st_mtime_ns < _RESTS_AFTER_NS
+            yield document.name, f"{state.st_ino} {state.st_size} {state.st_mtime_ns}" if rests else ""
+
+
+def stamp(path: Path) -> str:
+    if not path.exists():
+        raise ImportFailedError(f"{path}: is not there.")
+    return hashlib.blake2b("\n".join(map(" ".join, parts(path))).encode(), digest_size=16).hexdigest()
+
+
+def read_parts(path: Path, options: Options, locations: Collection[str]) -> Reading:
+    documents = _transcripts(path) if path.is_dir() else [Document(path.name, path)]
+    return _reading([one for one in documents if one.name in locations and _is_transcript(one)], options)
+
+
+IMPORTER = Importer(
+    "claude-code",
+    "transcripts of Claude Code: a file, or its folder of projects",
+    knows,
+    read,
+    follow=Following(stamp, parts, read_parts),
+)

@@ -5,11 +5,12 @@ Its databases before 2025-11-27 have other columns, whose lists are JSON texts, 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from categories.paths import MAX_DEPTH
-from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord, read_guarded
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
 from transfer.formats.importer import Importer
 from transfer.formats.jsonl import rows_of_documents
@@ -74,7 +75,7 @@ def read(path: Path, options: Options) -> Reading:
             if isinstance(row, RefusedRecord):
                 yield row
             elif kind := _kind_of(row):
-                yield from _READERS[kind](location, row, names)
+                yield from read_guarded(location, partial(_READERS[kind], location, row, names))
             else:
                 yield RefusedRecord(location, "is no row of a table of concept-rag")
 

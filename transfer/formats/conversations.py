@@ -3,22 +3,27 @@
 The export of Claude also has projects, whose documents become memories, and what it remembers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from memories.records import derived_title
+from memories.timestamps import parse_moment
 from transfer.formats.base import NotReadableError, Options, Reading, RefusedRecord, SourceRecord
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
 from transfer.formats.importer import Importer
 from transfer.formats.sources import Document, Source, document_reading
 
-_CHATGPT = {"mapping", "title"}
+# One of these besides the messages; older and later exports lack some.
+_CHATGPT = {"title", "current_node", "conversation_id", "create_time"}
 _CLAUDE = {"uuid", "chat_messages"}
 _CLAUDE_PROJECT = {"uuid", "name", "docs"}
 _CLAUDE_MEMORY = {"conversations_memory", "account_uuid"}
 _SPEAKERS = {"user": "User", "human": "User", "assistant": "Assistant"}
 # The longest path through the messages of a conversation.
 _MAX_TURNS = 100_000
+# Longer texts begin with a summary, of parts of this length.
+_LONG_TEXT, _OPENING = 2_000, 300
 
 Row = Mapping[str, Any]
 
@@ -29,7 +34,7 @@ def knows(source: Source) -> bool:
 
 def _kind_of(document: Document) -> str:
     fields = document.fields()
-    if fields >= _CHATGPT:
+    if "mapping" in fields and fields & _CHATGPT:
         return "chatgpt"
     for name, needed in (("claude", _CLAUDE), ("project", _CLAUDE_PROJECT), ("memory", _CLAUDE_MEMORY)):
         if fields >= needed:
@@ -64,10 +69,33 @@ def _conversation(draft: Draft, title: str, turns: list[tuple[str, str]]) -> Sou
     if not turns:
         return RefusedRecord(draft.location, "is a conversation without messages")
     draft.data["type"] = "conversation"
-    draft.text("title", title)
-    draft.text("content", "\n\n".join(f"**{speaker}:**\n\n{text}" for speaker, text in turns))
+    draft.text("title", title, asked_title(turns))
+    draft.text("content", conversation_text(turns))
     draft.data.setdefault("updated_at", draft.data.get("created_at"))
     return draft.record()
+
+
+def asked_title(turns: Sequence[tuple[str, str]]) -> str:
+    """A title for a conversation without one: the first words of the user, else of anybody."""
+    texts = [text for speaker, text in turns if speaker == "User"] or [text for _, text in turns]
+    return derived_title(texts[0]) if texts else ""
+
+
+def conversation_text(turns: Sequence[tuple[str, str]], done: str = "") -> str:
+    """A conversation as text. A long one begins with what was asked first, and what was answered last."""
+    text = "\n\n".join(f"**{speaker}:**\n\n{said}" for speaker, said in turns)
+    if len(text) < _LONG_TEXT:
+        return text
+    asked = next((said for speaker, said in turns if speaker == "User"), "")
+    answered = next((said for speaker, said in reversed(turns) if speaker == "Assistant"), "")
+    parts = (("Asked", asked), ("Answered last", answered), ("Done", done))
+    opening = "\n\n".join(f"{name}: {_short(said)}" for name, said in parts if said)
+    return f"{opening}\n\n{text}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _OPENING else line[:_OPENING].rsplit(" ", 1)[0] + "…"
 
 
 def _chatgpt(location: str, row: Row) -> SourceRecord | RefusedRecord:
@@ -90,7 +118,9 @@ def _chatgpt(location: str, row: Row) -> SourceRecord | RefusedRecord:
 def _chatgpt_messages(row: Row) -> list[dict[str, Any]]:
     """The messages on the branch that the conversation shows, from the first to the last."""
     mapping = fields_of(row.get("mapping"))
-    at = plain_text(row.get("current_node")) or (list(mapping)[-1] if mapping else "")
+    at = plain_text(row.get("current_node"))
+    if at not in mapping:
+        at = max(mapping, key=lambda one: _moment_of(fields_of(mapping[one]).get("message")), default="")
     path: list[dict[str, Any]] = []
     seen: set[str] = set()
     while at in mapping and at not in seen and len(seen) < _MAX_TURNS:
@@ -100,6 +130,15 @@ def _chatgpt_messages(row: Row) -> list[dict[str, Any]]:
             path.append(message)
         at = plain_text(node.get("parent"))
     return path[::-1]
+
+
+def _moment_of(message: Any) -> float:
+    """When a message was written, in seconds; 0 if it does not say."""
+    try:
+        moment = parse_moment(fields_of(message).get("create_time") or fields_of(message).get("created_at"))
+    except ValueError:
+        return 0.0
+    return moment.timestamp() if moment else 0.0
 
 
 def _speaker(message: Row) -> str:
@@ -138,7 +177,7 @@ def _claude(location: str, row: Row) -> SourceRecord | RefusedRecord:
     draft.moment("updated_at", row.get("updated_at"))
     draft.text("source_url", f"https://claude.ai/chat/{plain_text(row.get('uuid'))}")
     turns: list[tuple[str, str]] = []
-    for message in map(fields_of, listed(row.get("chat_messages"))):
+    for message in _claude_messages(row):
         parts = [plain_text(fields_of(one).get("text")) for one in listed(message.get("content"))]
         text = "\n\n".join(part for part in parts if part) or plain_text(message.get("text"))
         for attachment in map(fields_of, listed(message.get("attachments"))):
@@ -149,6 +188,24 @@ def _claude(location: str, row: Row) -> SourceRecord | RefusedRecord:
         if (speaker := _SPEAKERS.get(plain_text(message.get("sender")))) and text.strip():
             turns.append((speaker, text.strip()))
     return _conversation(draft, plain_text(row.get("name")), turns)
+
+
+def _claude_messages(row: Row) -> list[dict[str, Any]]:
+    """The messages of the branch that was last active: an edited turn has the same parent as the one before."""
+    messages = [fields_of(one) for one in listed(row.get("chat_messages"))]
+    by_id = {plain_text(one.get("uuid")): one for one in messages if plain_text(one.get("uuid"))}
+    if len(by_id) < len(messages) or not any(plain_text(one.get("parent_message_uuid")) in by_id for one in messages):
+        return messages
+    leaf = plain_text(row.get("current_leaf_message_uuid"))
+    last = by_id.get(leaf) or max(reversed(messages), key=_moment_of)
+    path: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    at = plain_text(last.get("uuid"))
+    while at in by_id and at not in seen:
+        seen.add(at)
+        path.append(by_id[at])
+        at = plain_text(by_id[at].get("parent_message_uuid"))
+    return path[::-1]
 
 
 def _claude_project(location: str, row: Row) -> Iterator[SourceRecord]:

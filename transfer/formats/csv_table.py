@@ -2,11 +2,15 @@
 
 import csv
 import io
+import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from transfer.formats.base import (
     Column,
@@ -19,10 +23,15 @@ from transfer.formats.base import (
     RefusedRecord,
     SourceRecord,
     damage_text,
+    read_guarded,
 )
+from transfer.formats.dates import DAY_FIRST, MONTH_FIRST, DateOrder, date_value
 from transfer.formats.drafts import Draft, listed
 from transfer.formats.importer import Importer
 from transfer.formats.sources import Document, Source, encoding_of
+from transfer.formats.states import STATE_WORDS, read_status
+from transfer.formats.trees import UNREADABLE
+from web.validation import shown
 
 _DELIMITERS = ",;\t|"
 _MAX_CELL = 20 * 1024 * 1024
@@ -41,6 +50,9 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "message",
         "description",
         "highlight",
+        "decision",
+        "details",
+        "comment",
     ),
     "id": ("id", "external_id", "uuid", "key", "identifier"),
     "title": ("title", "name", "subject", "heading", "summary"),
@@ -50,18 +62,31 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "tags": ("tags", "tag", "labels", "keywords"),
     "categories": ("categories", "category", "folder"),
     "concepts": ("concepts", "concept", "topics"),
-    "authors": ("authors", "author", "user_id", "user", "created_by"),
+    "entities": ("entities", "entity"),
+    "authors": ("authors", "author", "user_id", "user", "created_by", "owner", "decided_by"),
     "agent": ("agent", "agent_id"),
     "session": ("session", "session_id", "run_id", "conversation_id"),
     "source_url": ("source_url", "url", "link", "uri"),
     "created_at": ("created_at", "created", "date", "timestamp", "time", "created_date", "createdat"),
     "updated_at": ("updated_at", "updated", "modified", "last_modified", "updatedat"),
+    "happened_at": ("happened_at", "happened", "event_date"),
+    "valid_from": ("valid_from", "valid_since", "effective_from"),
+    "valid_to": ("valid_to", "valid_until", "expires"),
+    "state": ("state", "status"),
+    "supersedes": ("supersedes", "replaces"),
+    "superseded_by": ("superseded_by", "replaced_by"),
+    "source": ("source",),
     "importance": ("importance",),
     "confidence": ("confidence",),
 }
 # Fields that several columns may be.
-_LISTS = {"tags", "categories", "concepts", "authors"}
+_LISTS = {"tags", "categories", "concepts", "entities", "authors", "supersedes"}
+_DATES = ("created_at", "updated_at", "happened_at", "valid_from", "valid_to")
 FIELDS = tuple(_NAMES)
+# A first line by which spreadsheets name the delimiter.
+_SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
+# A preview looks at the dates of this many rows.
+_DATED_ROWS_OF_PREVIEW = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +96,16 @@ class _Table:
     document: Document
     delimiter: str
     names: tuple[str, ...]
+    before: int = 0
+    """The lines before the one that names the columns."""
+
+    def rows(self, lines: Iterable[str]) -> tuple[Iterator[list[str]], Any]:
+        """The rows below the names of the columns, and the reader that counts their lines."""
+        reader = csv.reader(lines, delimiter=self.delimiter)
+        rows = (row for row in reader)
+        for _ in range(self.before + 1):
+            next((row for row in rows if row), None)
+        return rows, reader
 
 
 def knows(source: Source) -> bool:
@@ -93,23 +128,43 @@ def _tables(path: Path, source: Source | None = None) -> list[_Table]:
 
 def _table(document: Document) -> _Table | None:
     """The table that a document is by its first line; None if that names no columns."""
-    first = document.start.lstrip("\r\n").split("\n", 1)[0].strip("\r")
+    lines = document.start.lstrip("\r\n").split("\n", 2)
+    separator = _SEPARATOR_LINE.fullmatch(lines[0].strip('\r" '))
+    before = 1 if separator and len(lines) > 1 else 0
+    first = lines[before].strip("\r")
     if not first.strip() or "\0" in first or first[:1] in "{[<" or len(first) > 10_000:
         return None
-    delimiter = max(_DELIMITERS, key=first.count)
+    delimiter = separator[1] if separator else max(_DELIMITERS, key=first.count)
     if delimiter not in first and not _is_named_table(document):
         return None
     try:
         names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
     except (csv.Error, StopIteration):
         return None
-    return _Table(document, delimiter, tuple(name or f"column {at + 1}" for at, name in enumerate(names)))
+    return _Table(document, delimiter, tuple(name or f"column {at + 1}" for at, name in enumerate(names)), before)
+
+
+def field_named(name: str) -> str:
+    """The field that somebody means: by its own name, that of a filter or of the page, or one that columns have.
+
+    Empty if there is none.
+    """
+    key = _name_key(name)
+    if key in _NAMES:
+        return key
+    forms = (key, key.removesuffix("s"), f"{key}s")
+    meant = [field for field, spellings in _NAMES.items() if any(form in (field, *spellings) for form in forms)]
+    return next((field for field in meant if field != "content"), meant[0] if meant else "")
+
+
+def _name_key(name: str) -> str:
+    return "_".join(name.lower().replace("-", " ").replace("_", " ").split())
 
 
 def _guessed(names: Sequence[str], taken: frozenset[str] = frozenset()) -> dict[int, str]:
     """The fields of columns by their names, for fields that are not taken."""
     fields: dict[int, str] = {}
-    known = {name.lower().replace(" ", "_").replace("-", "_"): at for at, name in reversed(list(enumerate(names)))}
+    known = {_name_key(name): at for at, name in reversed(list(enumerate(names)))}
     for field, spellings in _NAMES.items():
         free = [known[name] for name in spellings if name in known and known[name] not in fields]
         if free and field not in taken:
@@ -124,11 +179,11 @@ def _fields(names: Sequence[str], wanted: Mapping[str, str]) -> dict[int, str]:
     for at, name in enumerate(names):
         if name not in wanted or name in names[:at]:
             continue
-        field = wanted[name]
-        if field and field not in _NAMES:
+        field = field_named(wanted[name])
+        if wanted[name] and not field:
             raise ColumnsError(
-                f"column {name!r}: {field!r} is not a field of a memory. Write one of {', '.join(FIELDS)}, or an empty "
-                "text to store the column as it is."
+                f"column {name!r}: {wanted[name]!r} is not a field of a memory. Write one of {', '.join(FIELDS)}, or "
+                "an empty text to store the column as it is."
             )
         if field and field not in _LISTS and field in by_field:
             raise ColumnsError(
@@ -154,16 +209,41 @@ def table_columns(document: Document, options: Options) -> Sequence[Column]:
     if table is None:
         return ()
     fields = _fields(table.names, options.columns)
-    rows = csv.reader(io.StringIO(document.start.lstrip("\r\n")), delimiter=table.delimiter)
+    orders = _date_orders(table, fields, _DATED_ROWS_OF_PREVIEW)
+    rows, _ = table.rows(io.StringIO(document.start.lstrip("\r\n")))
     examples: list[dict[str, None]] = [{} for _ in table.names]
     try:
-        for row in islice(rows, 1, _ROWS_FOR_EXAMPLES):
+        for row in islice(rows, _ROWS_FOR_EXAMPLES):
             for found, cell in zip(examples, row, strict=False):
                 if (text := " ".join(cell.split())) and len(found) < _EXAMPLES:
                     found[text if len(text) <= _EXAMPLE_LENGTH else f"{text[: _EXAMPLE_LENGTH - 1]}…"] = None
     except csv.Error:
         pass  # the reader names the damage
-    return [Column(name, fields.get(at, ""), tuple(examples[at])) for at, name in enumerate(table.names)]
+    return [
+        Column(
+            name,
+            fields.get(at, ""),
+            tuple(examples[at]),
+            _order_of(at, orders, options) if at in orders and (orders[at].order or orders[at].question) else "",
+            orders[at].question if at in orders else "",
+        )
+        for at, name in enumerate(table.names)
+    ]
+
+
+def _date_orders(table: _Table, fields: Mapping[int, str], most: int | None = None) -> dict[int, DateOrder]:
+    """The order of day and month in columns of dates, by all rows or the first ones, up to a damage."""
+    orders = {at: DateOrder() for at, field in fields.items() if field in _DATES}
+    if not orders:
+        return {}
+    csv.field_size_limit(_MAX_CELL)
+    with suppress(*UNREADABLE, csv.Error), table.document.opened() as file:
+        text = io.TextIOWrapper(file, encoding=encoding_of(document_start(table.document)), newline="")
+        rows, _ = table.rows(text)
+        for row in islice(rows, most):
+            for at, order in orders.items():
+                order.see(row[at : at + 1])
+    return orders
 
 
 def columns_check(known: Sequence[Column], wanted: Mapping[str, str], *, are_of_one_table: bool = False) -> None:
@@ -182,7 +262,8 @@ def read(path: Path, options: Options) -> Reading:
     tables = _tables(path)
     if not tables:
         raise NotReadableError(f"{path}: is no table of memories: its first line must name the columns.")
-    document, delimiter, names = tables[0].document, tables[0].delimiter, list(tables[0].names)
+    table = tables[0]
+    document, names = table.document, list(table.names)
     fields = _fields(names, options.columns)
     if "content" not in fields.values():
         listed_names = ", ".join(repr(name) for name in names[:50])
@@ -190,24 +271,31 @@ def read(path: Path, options: Options) -> Reading:
             f"{path}: none of its columns is known as the text of a memory ({', '.join(_NAMES['content'])}). Choose "
             f"one of {listed_names} as content: on the page of the import, by the API, or with --column NAME=content."
         )
-    done = 0
+    orders = _date_orders(table, fields, _DATED_ROWS_OF_PREVIEW if options.is_preview else None)
+    for at, order in orders.items():
+        if order.question and not options.dates:
+            raise ColumnsError(
+                f"{path}: column {names[at]!r} has dates such as {order.question}, which may have the day or the month "
+                f"first. Choose one: on the page of the import, by the API (dates), or with --dates {DAY_FIRST} or "
+                f"--dates {MONTH_FIRST}."
+            )
+    reads = {at: _CellReader(names[at], field, _order_of(at, orders, options)) for at, field in fields.items()}
 
     def records() -> Records:
-        nonlocal done
         csv.field_size_limit(_MAX_CELL)
         last = 1
         try:
             with document.opened() as file:
                 text = io.TextIOWrapper(file, encoding=encoding_of(document_start(document)), newline="")
-                rows = csv.reader(text, delimiter=delimiter)
-                next(row for row in rows if row)
+                rows, reader = table.rows(text)
                 # A preview lists the columns itself.
-                notes = [] if options.is_preview else _mapping(fields, names)
+                notes = [] if options.is_preview else _mapping(reads, names)
                 for cells in rows:
-                    last = rows.line_num
-                    done = last
+                    last = reader.line_num
                     if any(cell.strip() for cell in cells):
-                        yield from _row(f"line {last}", cells, fields, names, notes)
+                        yield from read_guarded(
+                            f"line {last}", partial(_row, f"line {last}", cells, reads, names, notes)
+                        )
                         notes = []
         except UnicodeDecodeError as error:
             raise ImportFailedError(
@@ -227,38 +315,78 @@ def document_start(document: Document) -> bytes:
         return file.read(4)
 
 
-def _mapping(fields: Mapping[int, str], names: Sequence[str]) -> list[str]:
+def _order_of(at: int, orders: Mapping[int, DateOrder], options: Options) -> str:
+    return (orders[at].order or options.dates) if at in orders else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _CellReader:
+    """A column that is read as a field, and what comes first in its dates."""
+
+    column: str
+    field: str
+    dates: str
+
+    def add(self, draft: Draft, cell: str) -> None:
+        """Set the field of a memory by a cell."""
+        if self.field in _LISTS:
+            separator = next((one for one in ";|," if one in cell), ",")
+            values = listed(cell) if cell.startswith("[") else cell.split(separator)
+            draft.names(self.field, values)
+        elif self.field in _DATES:
+            self._add_date(draft, cell)
+        elif self.field == "state":
+            self._add_state(draft, cell)
+        elif self.field in ("importance", "confidence"):
+            draft.fraction(self.field, cell)
+        else:
+            draft.text(self.field, cell)
+
+    def _add_date(self, draft: Draft, cell: str) -> None:
+        try:
+            draft.data[self.field] = date_value(cell, self.dates, is_cell=True)
+        except ValueError:
+            draft.notes.append(
+                f"column {self.column!r}: {shown(cell)} is not a date; it is left out. Write one such as 2026-08-05"
+            )
+
+    def _add_state(self, draft: Draft, cell: str) -> None:
+        status = read_status(cell)
+        if status.state:
+            draft.data["state"] = status.state
+            if status.successor:
+                draft.data.setdefault("superseded_by", status.successor[:500])
+            return
+        words = ", ".join(list(STATE_WORDS)[:8])
+        draft.notes.append(
+            f"column {self.column!r}: {shown(cell)} is no known state; it is left out. Some that are: {words}"
+        )
+
+
+def _mapping(reads: Mapping[int, _CellReader], names: Sequence[str]) -> list[str]:
     """How the columns were understood, for the report."""
     return [
-        f"column {name!r} is read as {fields[at]}" if at in fields else f"column {name!r} is stored as it is, in raw"
+        f"column {name!r} is read as {reads[at].field}"
+        + (f", with the {reads[at].dates.removesuffix('-first')} first" if reads[at].dates else "")
+        if at in reads
+        else f"column {name!r} is stored as it is, in raw"
         for at, name in enumerate(names)
     ]
 
 
 def _row(
-    location: str, cells: list[str], fields: Mapping[int, str], names: Sequence[str], notes: list[str]
+    location: str, cells: list[str], reads: Mapping[int, _CellReader], names: Sequence[str], notes: list[str]
 ) -> Iterator[SourceRecord | RefusedRecord]:
-    if len(cells) > len(names):
+    if len(cells) > len(names) and any(cell.strip() for cell in cells[len(names) :]):
         yield RefusedRecord(location, f"has {len(cells)} cells, and the table {len(names)} columns")
         return
     raw = {name: cell for name, cell in zip(names, cells, strict=False) if cell}
     draft = Draft(location, raw, "csv")
-    for at, field in fields.items():
-        cell = cells[at].strip() if at < len(cells) else ""
-        if not cell:
-            continue
-        if field in _LISTS:
-            separator = next((one for one in ";|," if one in cell), ",")
-            values = listed(cell) if cell.startswith("[") else cell.split(separator)
-            draft.names(field, values)
-        elif field in ("created_at", "updated_at"):
-            draft.moment(field, cell)
-        elif field in ("importance", "confidence"):
-            draft.fraction(field, cell)
-        else:
-            draft.text(field, cell)
+    for at, read in reads.items():
+        if cell := cells[at].strip() if at < len(cells) else "":
+            read.add(draft, cell)
     draft.notes[:0] = notes
-    yield draft.record()
+    yield replace(draft.record(), is_lenient=True)
 
 
 IMPORTER = Importer(

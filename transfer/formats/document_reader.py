@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from transfer.formats import document_process
-from transfer.formats.trees import UnreadableFileError
+from transfer.formats.base import UnreadableFileError
 
 # The longest time for a page of a PDF or a whole HTML document, and for any document.
 PAGE_SECONDS = 60.0

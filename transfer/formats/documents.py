@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,22 @@ from typing import Any
 from categories.paths import MAX_DEPTH
 from text.formatting import plural
 from transfer.formats import csv_table, document_process, jsonl, markdown
-from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import (
+    NotReadableError,
+    Options,
+    Reading,
+    Records,
+    RefusedRecord,
+    SourceRecord,
+    UnreadableFileError,
+    read_guarded,
+)
 from transfer.formats.document_parts import Part, parts_of_pages, parts_of_text
 from transfer.formats.document_reader import DocumentReader, DocumentText
 from transfer.formats.drafts import Draft, listed
 from transfer.formats.importer import Importer
 from transfer.formats.sources import Source, encoding_of
-from transfer.formats.trees import FileTree, TreeFile, UnreadableFileError
+from transfer.formats.trees import FileTree, TreeFile
 
 _MAX_TEXT_BYTES = 4 * document_process.MAX_TEXT
 _MAX_BYTES = {"pdf": 1024**3, "html": 64 * 1024**2}
@@ -91,15 +101,15 @@ def read(path: Path, options: Options) -> Reading:
     ):
         raise NotReadableError(f"{path}: holds no documents ({', '.join(SUFFIXES)}).")
     # The resolved name, since the path may be `.`; a single file does not name a project.
-    project = options.project or (path.resolve().name if path.is_dir() else "")
+    project = options.project or markdown.project_of(path)
     done = 0
 
     def records() -> Records:
         nonlocal done
         with closing(DocumentReader(is_preview=options.is_preview)) as reader:
-            folder = _Documents(tree, project, files, reader)
+            folder = _Documents(tree, project, files, reader, options)
             for file in files:
-                yield from folder.records(file)
+                yield from read_guarded(file.name, partial(folder.records, file))
                 done += 1
             yield from folder.left_out()
 
@@ -114,6 +124,7 @@ class _Documents:
     project: str
     files: Sequence[TreeFile]
     reader: DocumentReader
+    options: Options
     others: Counter[str] = field(default_factory=Counter)
     notes: markdown.Folder = field(init=False)
 
@@ -124,25 +135,24 @@ class _Documents:
             if file.suffix in SUFFIXES
         )
         is_vault = (self.tree.root / markdown.VAULT).is_dir()
-        self.notes = markdown.Folder(self.project, markdown.names_of(starts), is_vault, SUFFIXES)
+        names = markdown.names_of(starts)
+        rules, dates = self.options.types, self.options.dates
+        self.notes = markdown.Folder(self.project, names, is_vault, SUFFIXES, rules, dates)
 
     def records(self, file: TreeFile) -> Found:
         kind = _kind_of(file.name, self.tree.start(file, markdown.START))
-        try:
-            if kind == "markdown":
-                yield markdown.read_note(self.tree, file, self.notes)
-            elif kind:
-                yield from self._document(file, kind, self._text(file, kind))
-            elif file.suffix in _PDF:
-                yield RefusedRecord(file.name, "is named like a PDF, and is none")
-            elif office := _OFFICE.get(file.suffix):
-                yield RefusedRecord(file.name, f"is {office}, which is not read: save it as PDF, HTML or text")
-            elif file.name.endswith(_RECORDS):
-                yield RefusedRecord(file.name, "is a file of records: name it as a path to import")
-            else:
-                self.others[file.suffix or "without an ending"] += 1
-        except UnreadableFileError as error:
-            yield RefusedRecord(file.name, str(error))
+        if kind == "markdown":
+            yield from markdown.read_note(self.tree, file, self.notes)
+        elif kind:
+            yield from self._document(file, kind, self._text(file, kind))
+        elif file.suffix in _PDF:
+            yield RefusedRecord(file.name, "is named like a PDF, and is none")
+        elif office := _OFFICE.get(file.suffix):
+            yield RefusedRecord(file.name, f"is {office}, which is not read: save it as PDF, HTML or text")
+        elif file.name.endswith(_RECORDS):
+            yield RefusedRecord(file.name, "is a file of records: name it as a path to import")
+        else:
+            self.others[file.suffix or "without an ending"] += 1
 
     def left_out(self) -> Found:
         """One line for all files that are no documents."""
@@ -276,5 +286,6 @@ IMPORTER = Importer(
     "a folder of documents (text, Markdown, HTML, PDF), or one of them",
     knows,
     read,
-    previews_in_part=True,
+    places=markdown.places,
+    previews_in_part=lambda path: knows(Source(path)),
 )

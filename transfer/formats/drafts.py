@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from memories.records import MAX_CONTENT, MAX_LIST, MAX_SUMMARY, MAX_TAG, MAX_TITLE, MAX_URL
-from memories.timestamps import parse_moment
 from transfer.formats.base import SourceRecord
+from transfer.formats.dates import AmbiguousDateError, date_value
 
 _LIMITS = {
     "content": MAX_CONTENT,
@@ -23,8 +23,16 @@ _LIMITS = {
     "session": 200,
     "agent": 200,
     "source": 200,
+    "superseded_by": 500,
 }
-_NAME_LIMITS = {"tags": MAX_TAG, "concepts": 300, "entities": 500, "authors": 200, "categories": 300}
+_NAME_LIMITS = {
+    "tags": MAX_TAG,
+    "concepts": 300,
+    "entities": 500,
+    "authors": 200,
+    "categories": 300,
+    "supersedes": 500,
+}
 
 
 class Draft:
@@ -86,12 +94,13 @@ class Draft:
             if value in (None, "", 0):
                 continue
             try:
-                parse_moment(value)
+                self.data[name] = date_value(value)
+            except AmbiguousDateError as error:
+                self.notes.append(f"{name}: {error}; it is left out")
             except ValueError:
                 self.notes.append(f"{name}: {str(value)[:40]!a} is not a date; it is left out")
-                continue
-            self.data[name] = value
-            return
+            else:
+                return
 
     def fraction(self, name: str, value: Any) -> None:
         """Set a number from 0 to 1; others are left out."""

@@ -9,13 +9,22 @@ import tempfile
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
 from categories.paths import MAX_DEPTH
 from memories.records import MAX_CONTENT
-from transfer.formats.base import ImportFailedError, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
+from transfer.formats.base import (
+    ImportFailedError,
+    NotReadableError,
+    Options,
+    Reading,
+    RefusedRecord,
+    SourceRecord,
+    read_guarded,
+)
 from transfer.formats.importer import Following, Importer
 
 MAX_FILES_LISTED = 50
@@ -136,11 +145,14 @@ def _reading(path: Path, options: Options, total: int, chosen: Collection[str] |
     forge = forge_of(_git(path, "config", "--get", "remote.origin.url", failing=""), project)
     done = 0
 
+    def commit_records(fields: list[str], files: list[str]) -> Iterator[SourceRecord]:
+        yield SourceRecord(_location(fields[0]), _record(fields, files, project, forge))
+
     def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal done
         with contextlib.closing(_commits(path, chosen)) as commits:
             for fields, files in commits:
-                yield SourceRecord(_location(fields[0]), _record(fields, files, project, forge))
+                yield from read_guarded(_location(fields[0]), partial(commit_records, fields, files))
                 done += 1
 
     return Reading(records(), lambda: done / total if total else None)

@@ -5,14 +5,24 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import (
+    NotReadableError,
+    Options,
+    Reading,
+    Records,
+    RefusedRecord,
+    SourceRecord,
+    UnreadableFileError,
+    read_guarded,
+)
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
 from transfer.formats.importer import Importer
 from transfer.formats.sources import MAX_VALUE, Source
-from transfer.formats.trees import FileTree, TreeFile, UnreadableFileError, opened_tree
+from transfer.formats.trees import FileTree, TreeFile, opened_tree
 
 SOURCE = "hindsight"
 SCHEMA_VERSION = 1
@@ -73,10 +83,7 @@ def read(path: Path, options: Options) -> Reading:
             total = len(files)
             # Observations name facts by their documents, which therefore come first.
             for file in sorted(files, key=lambda one: not _DOCUMENT.fullmatch(one.name)):
-                try:
-                    yield from bank.records(tree, file)
-                except UnreadableFileError as error:
-                    yield RefusedRecord(file.name, str(error))
+                yield from read_guarded(file.name, partial(bank.records, tree, file))
                 done += 1
 
     return Reading(records(), lambda: done / total if total else None)

@@ -52,10 +52,12 @@ class Importer:
     read: Callable[[Path, Options], Reading]
     columns: Callable[[Path, Options], Sequence[Column]] = lambda path, options: ()
     parts: Callable[[Path, Options], Generator["Part", None, None]] | None = None
+    places: Callable[[Path], Collection[str]] = lambda path: ()
+    """The places of all notes of a path, for formats whose notes may be renamed."""
     follow: Following | None = None
     """None for formats that are not followed: files that somebody exported once."""
-    previews_in_part: bool = False
-    """Whether a preview may read fewer records than the import, and slowly."""
+    previews_in_part: Callable[[Path], bool] = lambda path: False
+    """Whether a preview may read fewer records of a path than the import, and slowly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class Part:
     path: Path
     importer: Importer | None = None
     reason: str = ""
+    is_for_later: bool = False
+    """Whether only a preview does not read it."""
     is_nameless: bool = False
     """Whether its folder has no name that could be the name of a project."""
     suffixes: tuple[str, ...] = ("",)

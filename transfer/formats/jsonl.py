@@ -3,9 +3,11 @@
 import contextlib
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any
 
@@ -17,7 +19,7 @@ from categories.paths import slug_of
 from memories.records import unstorable
 from transfer.formats.base import ImportFailedError, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
 from transfer.formats.importer import Importer
-from transfer.formats.sources import DamagedError, Document, Source, unzipped
+from transfer.formats.sources import DamagedError, Document, Source, document_reading, unzipped
 from transfer.formats.unknown import json_document
 from web.validation import kind_of
 
@@ -26,6 +28,11 @@ EXPORT_VERSION = 1
 MAX_LINE = 20 * 1024 * 1024
 # Bytes of lines with nothing but white space: a small gzip can unpack to gigabytes of them.
 _MAX_BLANK = 16 * 1024 * 1024
+# The fields of a record that may be its text.
+_TEXTS = frozenset({"content", "text", "body"})
+_DECODER = json.JSONDecoder()
+_BETWEEN_OBJECTS = re.compile(r"\A[\s,]*")
+_MAX_OBJECTS, _MAX_OBJECT_LINES = 1_000, 100_000
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -34,10 +41,37 @@ def knows(source: Source) -> bool:
     if source.is_archive or source.path.is_dir() or not source.documents:
         return False
     start = source.documents[0].start.lstrip()
-    return start.startswith("{") or not start
+    return start.startswith("{") or not start or list_key(source.documents[0]) is not None
+
+
+def list_key(document: Document) -> str | None:
+    """The key of a list of records in a JSON document, empty if the document is the list; None if there is none."""
+    if isinstance(document.head, list):
+        keys = [""]
+    elif document.keys & {*_TEXTS, "record"} or _is_lines(document):
+        return None
+    else:
+        keys = sorted(document.keys)
+    # A list of messages, which have roles, is one conversation.
+    return next((key for key in keys if document.fields(key) & _TEXTS and "role" not in document.fields(key)), None)
+
+
+def _is_lines(document: Document) -> bool:
+    """Whether the first of several lines is a value by itself."""
+    first, _, rest = document.start.strip().partition("\n")
+    if not rest.strip():
+        return False
+    try:
+        from_json(first)
+    except ValueError:
+        return False
+    return True
 
 
 def read(path: Path, options: Options) -> Reading:
+    documents = Source(path).documents
+    if documents and (key := list_key(documents[0])) is not None:
+        return document_reading(documents[:1], options, partial(_listed_record, key))
     size = path.stat().st_size
     at = 0
 
@@ -56,6 +90,15 @@ def read(path: Path, options: Options) -> Reading:
                     yield record
 
     return Reading(records(), lambda: at / size if size else None)
+
+
+def _listed_record(
+    wanted: str, document: Document, key: str, location: str, value: Any
+) -> Iterator[SourceRecord | RefusedRecord]:
+    if key == wanted and isinstance(value, dict):
+        yield SourceRecord(location, value)
+    elif key == wanted:
+        yield RefusedRecord(location, f'is {kind_of(value)}; a record is a JSON object, {{"content": …}}')
 
 
 def _check_version(path: Path, version: object) -> None:
@@ -89,6 +132,9 @@ def _copied(record: SourceRecord) -> SourceRecord | RefusedRecord:
 def records_of_lines(lines: IO[bytes], options: Options) -> Iterator[SourceRecord | RefusedRecord]:
     """The objects of lines, with the numbers of the lines as locations."""
     number = blank = 0
+    # The lines of an object that is written over several, and the number of the first.
+    begun: list[bytes] = []
+    begun_at = 0
     while True:
         try:
             if blank > _MAX_BLANK:
@@ -108,12 +154,28 @@ def records_of_lines(lines: IO[bytes], options: Options) -> Iterator[SourceRecor
                 f"{number:,} lines before the damage with --keep-going."
             ) from error
         if not line:
+            if begun:
+                yield from _parsed(b"".join(begun), f"line {begun_at}")
             return
         number += 1
         if number == 1:
             line = line.removeprefix(_BOM)
-        if stripped := line.strip():
-            yield _parsed(stripped, f"line {number}")
+        stripped = line.strip()
+        if begun and (line[:1] in b" \t}]" or not stripped):
+            begun.append(line)
+            if line[:1] == b"}" or len(begun) > _MAX_OBJECT_LINES:
+                yield from _parsed(b"".join(begun).strip(), f"line {begun_at}")
+                begun = []
+            continue
+        if begun:
+            yield from _parsed(b"".join(begun).strip(), f"line {begun_at}")
+            begun = []
+        if stripped == b"{":
+            begun, begun_at = [line], number
+        elif stripped in (b"[", b"]", b","):
+            continue
+        elif stripped:
+            yield from _parsed(stripped, f"line {number}")
         else:
             blank += len(line)
 
@@ -147,14 +209,40 @@ def _too_long(lines: IO[bytes], number: int) -> RefusedRecord:
     )
 
 
-def _parsed(line: bytes, location: str) -> SourceRecord | RefusedRecord:
+def _parsed(line: bytes, location: str) -> Iterator[SourceRecord | RefusedRecord]:
+    """The record of a line, or those of several objects in it."""
     try:
-        data: Any = from_json(line, allow_inf_nan=False)
+        values: list[Any] = [from_json(line, allow_inf_nan=False)]
     except ValueError as error:
-        return RefusedRecord(location, _why_not_json(line, error))
-    if not isinstance(data, dict):
-        return RefusedRecord(location, f'is {kind_of(data)}; a record is a JSON object, {{"content": …}}')
-    return SourceRecord(location, data)
+        values = _objects_of(line)
+        if not values:
+            yield RefusedRecord(location, _why_not_json(line, error))
+            return
+    for place, data in enumerate(values, 1):
+        where = location if len(values) == 1 else f"{location}, object {place}"
+        if isinstance(data, dict):
+            yield SourceRecord(where, data)
+        else:
+            yield RefusedRecord(where, f'is {kind_of(data)}; a record is a JSON object, {{"content": …}}')
+
+
+def _objects_of(line: bytes) -> list[Any]:
+    """The objects of a line that has several, also with commas between them; none if there is anything else."""
+    found: list[Any] = []
+    try:
+        text = line.decode()
+        at = 0
+        while rest := _BETWEEN_OBJECTS.sub("", text[at:], count=1):
+            if not rest.startswith("{"):
+                return []
+            at = len(text) - len(rest)
+            start, (_, at) = at, _DECODER.raw_decode(text, at)
+            found.append(from_json(text[start:at], allow_inf_nan=False))
+            if len(found) > _MAX_OBJECTS:
+                return []
+    except (ValueError, RecursionError):
+        return []
+    return found
 
 
 def _why_not_json(line: bytes, error: ValueError) -> str:
@@ -172,7 +260,8 @@ def _why_not_json(line: bytes, error: ValueError) -> str:
 def _knows_source(source: Source) -> bool:
     if not knows(source):
         return False
-    if what := json_document(source.documents[0]):
+    document = source.documents[0]
+    if list_key(document) is None and not document.keys & _TEXTS and (what := json_document(document)):
         raise NotReadableError(f"{source.path}: this is {what}.")
     return True
 

@@ -10,24 +10,45 @@ import posixpath
 import re
 import stat
 import time
+import unicodedata
+from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import yaml
-
 from categories.paths import MAX_DEPTH
-from memories.records import MAX_CONTENT, MAX_LIST, MemoryRecord
-from text.highlight import first_heading
-from transfer.formats.base import ImportFailedError, NotReadableError, Options, Reading, RefusedRecord, SourceRecord
+from memories.records import MAX_CONTENT, MAX_LIST, MAX_TAG
+from text.highlight import first_heading, heading_text
+from transfer.formats import claude_code
+from transfer.formats.base import (
+    ImportFailedError,
+    NotReadableError,
+    Options,
+    Reading,
+    RefusedRecord,
+    SourceRecord,
+    UnreadableFileError,
+    read_guarded,
+)
+from transfer.formats.dates import DateOrder, date_value, read_moment
+from transfer.formats.decisions import decision_fields
+from transfer.formats.front_matter import read_front_matter, record_fields
 from transfer.formats.importer import Following, Importer
-from transfer.formats.trees import FileTree, TreeFile, UnreadableFileError, is_skipped, storable_name
-from web.validation import field_names, shown
+from transfer.formats.sources import encoding_of
+from transfer.formats.trees import FileTree, TreeFile, is_skipped, storable_name
+from transfer.formats.type_rules import type_by_rule
 
-SUFFIXES = (".md", ".markdown")
+# The last are rules of Cursor.
+SUFFIXES = (".md", ".markdown", ".mdc")
+# Files in which people and agents write what an agent of a repository should know.
+AGENT_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", "copilot-instructions.md")
+_AGENT_FOLDERS = (".claude", ".github", ".cursor", "rules")
+# The memory of Claude Code for a repository, and the list of its files.
+_MEMORY_FOLDER, _MEMORY_INDEX = "memory", "MEMORY.md"
 # Files that users may expect to be imported along with the notes.
 _RECORD_SUFFIXES = (".jsonl", ".jsonl.gz")
 # A file that changed this lately may be changed again without a difference in its time.
@@ -37,8 +58,11 @@ MAX_BYTES = 5 * MAX_CONTENT
 # The first bytes of a file, which hold its front matter.
 START = 4096
 _RECORDS_HERE = "Name files of records themselves as paths to import"
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(r"\A\n*---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _NAMING_LINE = re.compile(r"^(?P<field>id|permalink|title):[ \t]*(?P<value>.+)$", re.MULTILINE | re.IGNORECASE)
+_DATE_LINE = re.compile(
+    r"^[\w -]{0,20}(?:date|created|updated|modified)[\w -]{0,20}:[ \t]*(?P<value>.+)$", re.MULTILINE | re.IGNORECASE
+)
 # No pattern may start again within what it has read, or a note of brackets alone would take hours.
 _CODE = re.compile(r"^(?P<fence>```++|~~~++).*?(?:^(?P=fence)|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
 _WIKI_LINK = re.compile(r"(?P<embedded>!?)\[\[(?P<target>[^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
@@ -57,33 +81,13 @@ _ALIAS = re.compile(r"^alias(?:es)?:", re.MULTILINE)
 _INLINE_TAG = re.compile(r"(?:(?<=\s)|^)#(?P<tag>[\w/-]*[^\W\d][\w/-]*)", re.MULTILINE)
 VAULT = ".obsidian"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
-# Fields of other tools -> fields of a record.
-_ALIASES = {
-    "created": "created_at",
-    "date": "created_at",
-    "updated": "updated_at",
-    "modified": "updated_at",
-    "lastmod": "updated_at",
-    "permalink": "id",
-    "category": "categories",
-    "keywords": "tags",
-    # Obsidian before version 1.9 reads the singular too.
-    "tag": "tags",
-    "description": "summary",
-    "url": "source_url",
-}
-
-
-class _TextLoader(yaml.SafeLoader):
-    """Reads front matter as text: the record interprets `3.10`, `no` and dates. Plain values only."""
-
-    yaml_implicit_resolvers: dict[str, Any] = {}
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        # Aliases can expand a few lines to gigabytes.
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*name) are not read here; write the value out")
-        return super().compose_node(parent, index)
+_HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<text>\S.{0,200})$", re.MULTILINE)
+# The number of a decision record in the name of its file, and in what others write.
+_NUMBERED = re.compile(r"(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})(?=[-_. ]|$)", re.IGNORECASE)
+_NUMBER = re.compile(r"\W*(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})\b(?!-\d\d-)", re.IGNORECASE)
+_DATED_NAME = re.compile(r"(?<!\d)(?P<year>(?:19|20)\d\d)([-_.]?)(?P<month>[01]\d)\2(?P<day>[0-3]\d)(?!\d(?!\d{3}))")
+_SUPERSEDES = ("supersedes", "supercedes", "replaces")
+_SUPERSEDED_BY = ("superseded-by", "superseded by", "superceded-by", "replaced-by", "replaced by")
 
 
 def knows(path: Path) -> bool:
@@ -117,9 +121,15 @@ def _states(path: Path) -> Iterator[tuple[str, os.stat_result]]:
     for folder, folders, names, opened in os.fwalk(path, onerror=_cannot_be_read):
         folders[:] = _read_folders(folders)
         place = f"{folder[begin:]}/" if folder[begin:] else ""
-        for name in sorted(name for name in names if name.lower().endswith(SUFFIXES) and not is_skipped(name)):
+        read = sorted(name for name in names if name.lower().endswith(SUFFIXES) and not is_skipped(name))
+        for name in (name for name in read if not _is_index(folder, name, read)):
             with contextlib.suppress(FileNotFoundError):
                 yield place + name, os.stat(name, dir_fd=opened)
+
+
+def places(path: Path) -> list[str]:
+    """The places of the notes of a folder; none for a single one, which says nothing about others."""
+    return [storable_name(place) for place, _ in _states(path)] if path.is_dir() else []
 
 
 def folders(path: Path) -> Iterator[str]:
@@ -142,6 +152,8 @@ def _reading(path: Path, options: Options, locations: Collection[str] | None = N
     tree = FileTree(path)
     every = list(tree.files())
     files = [file for file in every if file.suffix in SUFFIXES or not path.is_dir()]
+    beside = [file.name for file in files]
+    files = [file for file in files if not _is_index(str(path), file.name, beside)]
     chosen = files if locations is None else [file for file in files if file.name in locations]
     of_records = [file.name for file in every if file.name.lower().endswith(_RECORD_SUFFIXES)] if path.is_dir() else []
     if not files and locations is None:
@@ -150,20 +162,40 @@ def _reading(path: Path, options: Options, locations: Collection[str] | None = N
             f"{path}: holds no Markdown files ({', '.join(f'*{suffix}' for suffix in SUFFIXES)}).{here}"
         )
     # The resolved name, since the path may be `.`; a single file does not name a project.
-    project = options.project or (path.resolve().name if path.is_dir() else "")
+    project = options.project or project_of(path)
     done = 0
 
     def records() -> Generator[SourceRecord | RefusedRecord, None, None]:
         nonlocal done
         names = names_of((file.name, tree.start(file, START)) for file in files)
-        folder = Folder(project, names, (tree.folder / VAULT).is_dir())
+        is_vault = (tree.folder / VAULT).is_dir()
+        folder = Folder(project, names, is_vault, rules=options.types, dates=options.dates)
         for file in chosen:
-            yield read_note(tree, file, folder)
+            yield from read_guarded(file.name, partial(read_note, tree, file, folder))
             done += 1
         for name in of_records if locations is None else ():
             yield RefusedRecord(name, f"is not Markdown. {_RECORDS_HERE}")
 
     return Reading(records(), lambda: done / len(chosen) if chosen else None)
+
+
+def _is_index(folder: str, name: str, beside: Sequence[str]) -> bool:
+    """Whether a file only lists the memories of Claude Code that are beside it."""
+    return name == _MEMORY_INDEX and posixpath.basename(folder.rstrip("/")) == _MEMORY_FOLDER and len(beside) > 1
+
+
+def project_of(path: Path) -> str:
+    """The project of notes that name none: their folder, or the repository that they are about; empty for one note."""
+    path = path.resolve()
+    if path.name == _MEMORY_FOLDER and (about := claude_code.working_folder(path.parent)):
+        return claude_code.folder_name(about)
+    if path.name not in AGENT_FILES and path.parts[-2:] != (".cursor", "rules"):
+        return path.name if path.is_dir() else ""
+    repository = next((folder for folder in path.parents if (folder / ".git").exists()), None)
+    if repository is None and path.parent.name == ".claude":
+        # For all repositories of somebody.
+        return ""
+    return (repository or next((one for one in path.parents if one.name not in _AGENT_FOLDERS), path.parent)).name
 
 
 def _cannot_be_read(error: OSError) -> None:
@@ -174,62 +206,113 @@ def _read_folders(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if not is_skipped(name))
 
 
+@dataclass(slots=True)
+class NoteNames:
+    """The names by which links may mean the notes of a folder."""
+
+    ids: dict[str, str] = field(default_factory=dict)
+    """NoteNames and ends of paths, as `_name_key` has them -> ids of memories."""
+    numbers: dict[tuple[str, int], str] = field(default_factory=dict)
+    """Folder and number of decision records -> ids."""
+    repeated: set[str] = field(default_factory=set)
+    """Ids that several files give themselves, which none of them has then."""
+    dates: DateOrder = field(default_factory=DateOrder)
+
+    def id_of(self, target: str, relative: str) -> str | None:
+        """The id of the note that a link in a file means: by its path from that file, else by its name."""
+        key = _name_key(target.strip().rstrip("\\"))
+        beside = posixpath.normpath(posixpath.join(_name_key(posixpath.dirname(relative)), key))
+        return self.ids.get(beside) or self.ids.get(key.lstrip("/").removeprefix("./"))
+
+    def ids_named(self, text: str, relative: str) -> list[str]:
+        """The ids of the notes that a text names: by links, by names, or by the numbers of decision records."""
+        targets = [match["target"] for match in _WIKI_LINK.finditer(text)]
+        targets += [unquote(match["target"].strip("<>")).split("#", 1)[0] for match in _LINK.finditer(text)]
+        if not targets:
+            whole = self.id_of(text, relative)
+            targets = [text] if whole else re.split(r"\s*[,;&]\s*|\s+and\s+", text)
+        found = [self.id_of(one, relative) or self._numbered(one, relative) or one.strip() for one in targets]
+        return [one for one in dict.fromkeys(found) if one]
+
+    def _numbered(self, target: str, relative: str) -> str | None:
+        match = _NUMBER.match(posixpath.basename(target))
+        return self.numbers.get((posixpath.dirname(relative), int(match["number"]))) if match else None
+
+
 @dataclass(frozen=True, slots=True)
 class Folder:
     """A folder that is imported: its project, the names of its notes, and whether it is a vault of Obsidian.
 
-    Relative links to files with these suffixes are links between memories.
+    Relative links to files with these suffixes are links between memories. `rules` give types to notes without one,
+    and `dates` tells what is first in dates that do not show it.
     """
 
     project: str
-    names: Mapping[str, str]
+    names: NoteNames
     is_vault: bool
     suffixes: tuple[str, ...] = SUFFIXES
+    rules: Mapping[str, str] = field(default_factory=dict)
+    dates: str = ""
 
 
-def names_of(starts: Iterable[tuple[str, bytes]]) -> dict[str, str]:
-    """Names that wiki links may use, case-folded -> ids of the memories. Given are the paths and first bytes of files.
+def _name_key(name: str) -> str:
+    """A name as it is compared: systems write its accents in two ways."""
+    return unicodedata.normalize("NFC", name).casefold()
 
-    Matched by patterns in the first lines: files with invalid front matter are refused later. Only aliases are parsed.
+
+def names_of(starts: Iterable[tuple[str, bytes]]) -> NoteNames:
+    """The names that links may use, given the paths and first bytes of files.
+
+    Matched by patterns in the first lines: how the front matter is read in full shows later. Only aliases are parsed.
     """
-    names: dict[str, str] = {}
+    names, given = NoteNames(), Counter[str]()
     titles: list[tuple[str, str]] = []
     aliases: list[tuple[str, str]] = []
+    fields_by_file: list[tuple[str, dict[str, str], str]] = []
     for relative, data in starts:
-        start = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+        start = _line_ends(data.decode(_encoding_of_note(data), errors="replace"))
         fields: dict[str, str] = {}
+        matter = ""
         if match := _FRONT_MATTER.match(start):
-            for line in _NAMING_LINE.finditer(match["yaml"]):
+            matter = match["yaml"]
+            for line in _NAMING_LINE.finditer(matter):
                 fields.setdefault(line["field"].lower(), line["value"].strip().strip("\"'"))
+            names.dates.see(line["value"].strip().strip("\"'[]") for line in _DATE_LINE.finditer(matter))
+        given.update([fields.get("id") or fields.get("permalink") or relative])
+        fields_by_file.append((relative, fields, matter))
+    names.repeated = {name for name, count in given.items() if count > 1}
+    ends: list[tuple[str, str]] = []
+    for relative, fields, matter in fields_by_file:
         memory_id = fields.get("id") or fields.get("permalink") or relative
+        memory_id = relative if memory_id in names.repeated else memory_id
         bare = posixpath.splitext(relative)[0]
-        for name in (memory_id, relative, bare, posixpath.basename(bare), posixpath.basename(relative)):
-            names.setdefault(name.casefold(), memory_id)
+        for name in (memory_id, relative, bare):
+            names.ids.setdefault(_name_key(name), memory_id)
+        steps = relative.split("/")
+        ends += [("/".join(steps[at:]), memory_id) for at in range(len(steps) - 1, 0, -1)]
+        if match := _NUMBERED.match(steps[-1]):
+            names.numbers.setdefault((posixpath.dirname(relative), int(match["number"])), memory_id)
         if "title" in fields:
             titles.append((fields["title"], memory_id))
-        if match and _ALIAS.search(match["yaml"]):
-            aliases.extend((alias, memory_id) for alias in _aliases(match["yaml"]))
+        if _ALIAS.search(matter):
+            aliases.extend((alias, memory_id) for alias in _aliases(read_front_matter(f"---\n{matter}---\n").fields))
+    for end, memory_id in ends:
+        for name in (end, posixpath.splitext(end)[0]):
+            names.ids.setdefault(_name_key(name), memory_id)
     # The name of a file goes before another note's title, and that before another note's alias.
     for name, memory_id in (*titles, *aliases):
-        names.setdefault(name.casefold(), memory_id)
+        names.ids.setdefault(_name_key(name), memory_id)
     return names
 
 
-def _aliases(front_matter: str) -> list[str]:
-    with contextlib.suppress(yaml.YAMLError, RecursionError):
-        loaded = yaml.load(front_matter, Loader=_TextLoader)  # noqa: S506 - a SafeLoader that reads even less
-        if isinstance(loaded, dict):
-            found = [alias for name in ("aliases", "alias") for alias in _listed(loaded.get(name))]
-            return [alias.strip() for alias in found if isinstance(alias, str) and alias.strip()]
-    return []
+def _aliases(matter: Mapping[str, Any]) -> list[str]:
+    found = [alias for name in ("aliases", "alias") for alias in _listed(matter.get(name))]
+    return [alias.strip() for alias in found if isinstance(alias, str) and alias.strip()]
 
 
-def read_note(tree: FileTree, file: TreeFile, folder: Folder) -> SourceRecord | RefusedRecord:
-    """The memory of a note of a tree."""
-    try:
-        return note(file.name, tree.read(file, MAX_BYTES), file.modified, folder)
-    except UnreadableFileError as error:
-        return RefusedRecord(file.name, str(error))
+def read_note(tree: FileTree, file: TreeFile, folder: Folder) -> Iterator[SourceRecord]:
+    """The memory of a note of a tree. Raises UnreadableFileError."""
+    yield note(file.name, tree.read(file, MAX_BYTES), file.modified, folder)
 
 
 def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> SourceRecord:
@@ -238,21 +321,31 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     Raises UnreadableFileError.
     """
     try:
-        matter, body = _split(text.decode("utf-8-sig").replace("\r\n", "\n"))
+        found = read_front_matter(_line_ends(text.decode(_encoding_of_note(text)).removeprefix("\ufeff")))
     except UnicodeDecodeError as error:
-        reason = f"is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}"
+        reason = f"is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}; save the file as UTF-8"
         raise UnreadableFileError(reason) from None
+    if not found.body:
+        raise UnreadableFileError("is empty; a memory needs a text")
+    body = found.body
     bare = without_code(body)
-    data = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative} | _fields(matter)
+    data: dict[str, Any] = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative}
+    data |= record_fields(found, folder.names.dates.order or folder.dates)
+    notes = found.notes
+    if data["id"] in folder.names.repeated:
+        notes.append(f"id: {data['id']!r} is the id of several files; this one has its path as id")
+        data["id"] = relative
     if not data.get("title"):
-        data["title"] = first_heading(bare) or posixpath.splitext(posixpath.basename(relative))[0]
+        # In a vault a note is called by the name of its file, unless its text begins with a heading.
+        heading = first_heading(bare.lstrip().split("\n", 1)[0] if folder.is_vault else bare)
+        data["title"] = heading or posixpath.splitext(posixpath.basename(relative))[0]
     data["content"] = body
     data["categories"] = _listed(data.get("categories"))
     if folders := posixpath.dirname(relative):
         data["categories"].append("/".join(folders.split("/")[:MAX_DEPTH]))
     own = data["links"] if isinstance(data.get("links"), list) else []
     data["links"] = [*own, *links(bare, relative, folder)]
-    is_basic_memory = "permalink" in matter or _OBSERVATIONS_HEADING.search(bare) is not None
+    is_basic_memory = "permalink" in found.fields or _OBSERVATIONS_HEADING.search(bare) is not None
     observations = list(_observations(bare)) if is_basic_memory else []
     if observations:
         data |= _observed(observations, data.get("concepts"))
@@ -263,9 +356,92 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
         *(match["tag"].strip("/") for match in inline),
     ]
     if tags:
-        data["tags"] = list(dict.fromkeys(tag[:200] if isinstance(tag, str) else tag for tag in tags))[:MAX_LIST]
+        data["tags"] = list(dict.fromkeys(tag[:MAX_TAG] if isinstance(tag, str) else tag for tag in tags))[:MAX_LIST]
+        long = [tag for tag in tags if isinstance(tag, str) and len(tag) > MAX_TAG]
+        notes += [f"tags: {tag[:40]!r}… has {len(tag):,} characters; the first {MAX_TAG} are stored" for tag in long]
+    rule = _give_type(relative, data, bare, folder, notes)
+    _relate(data, relative, folder.names)
+    if not data.get("created_at") and (dated := date_of_name(relative)):
+        data["created_at"] = dated
     volatile = frozenset(name for name in ("created_at", "updated_at") if not data.get(name))
-    return SourceRecord(relative, data | dict.fromkeys(volatile, changed.isoformat()), volatile)
+    data |= dict.fromkeys(volatile, changed.isoformat())
+    bare_path = posixpath.splitext(relative)[0]
+    called = (posixpath.basename(bare_path), bare_path, str(data["title"]), *_aliases(found.fields))
+    called = tuple(dict.fromkeys(map(_name_key, called)))
+    return SourceRecord(relative, data, volatile, notes=tuple(notes), is_lenient=True, rule=rule, names=called)
+
+
+def _give_type(relative: str, data: dict[str, Any], bare: str, folder: Folder, notes: list[str]) -> str:
+    """Give a note its type by a rule, unless it has one, and what the text of a decision says. Returns the rule."""
+    rule = ""
+    if not data.get("type"):
+        headings = [heading_text(match["text"]) for match in _HEADING.finditer(bare)]
+        tags = [tag.strip() for tag in _listed(data.get("tags")) if isinstance(tag, str)]
+        kind, rule = type_by_rule(posixpath.dirname(relative), tags, headings, folder.rules)
+        kind = kind or ("instructions" if posixpath.basename(relative) in AGENT_FILES else "")
+        data |= {"type": kind} if kind else {}
+    if data.get("type") == "decision":
+        data |= decision_fields(bare, data, notes)
+    return rule
+
+
+def _relate(data: dict[str, Any], relative: str, names: NoteNames) -> None:
+    """State the memories that a note replaces, and the one that replaced it, by their ids.
+
+    Relations in its text mean the same as its fields.
+    """
+    older = [one for text in _listed_texts(data.pop("supersedes", None)) for one in names.ids_named(text, relative)]
+    newer = names.ids_named(data.pop("superseded_by", ""), relative) if data.get("superseded_by") else []
+    others = []
+    for link in data["links"]:
+        rel = str(link.get("rel", "")).strip().casefold().replace("_", "-") if isinstance(link, dict) else ""
+        if rel in _SUPERSEDES:
+            older.append(str(link.get("target", "")))
+        elif rel in _SUPERSEDED_BY:
+            newer.append(str(link.get("target", "")))
+        else:
+            others.append(link)
+    data["links"] = others
+    older = [one for one in dict.fromkeys(older) if one not in (data["id"], *newer)]
+    if older:
+        data["supersedes"] = older
+    if newer:
+        data["superseded_by"] = newer[0]
+        data["links"] += [{"rel": "superseded-by", "target": target[:500]} for target in newer[1:]]
+        # A note that names its successor is no longer in force, whatever it says besides.
+        data["state"] = "superseded" if data.get("state") in (None, "active", "proposed") else data["state"]
+
+
+def _listed_texts(value: Any) -> list[str]:
+    return [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str) and one.strip()]
+
+
+def date_of_name(relative: str) -> str:
+    """The day that a note is named after, such as `2026-01-20 Talk.md` or `2026/01/20.md`; empty if there is none."""
+    bare = posixpath.splitext(relative)[0]
+    name = posixpath.basename(bare)
+    steps = bare.split("/")[-3:]
+    match = _DATED_NAME.match(name) or (_DATED_NAME.search(name) if name[-1:].isdecimal() else None)
+    text = f"{match['year']}-{match['month']}-{match['day']}" if match else ""
+    if not text and len(steps) == 3 and all(re.match(r"\d{2}", step) for step in steps) and len(steps[0]) == 4:
+        text = f"{steps[0]}-{steps[1][:2]}-{steps[2][:2]}"
+    if not text and sum(letter.isdecimal() for letter in name) < 5:
+        return ""
+    try:
+        return (text and read_moment(text) and text) or str(date_value(name))
+    except ValueError:
+        return ""
+
+
+def _encoding_of_note(data: bytes) -> str:
+    """The encoding of a note: also UTF-16 without a mark, which has a null byte in its first letter."""
+    if data[1:2] == b"\0" and data[:1] != b"\0":
+        return "utf-16-le"
+    return "utf-16-be" if data[:1] == b"\0" and data[1:2] != b"\0" else encoding_of(data)
+
+
+def _line_ends(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _observed(observations: Sequence[Mapping[str, Any]], concepts: Any) -> dict[str, Any]:
@@ -273,48 +449,6 @@ def _observed(observations: Sequence[Mapping[str, Any]], concepts: Any) -> dict[
     categories = dict.fromkeys(str(one["category"]) for one in observations if one["category"])
     further = ({"name": name[:300], "type": "observation"} for name in categories)
     return {"observations": observations, "concepts": [*_listed(concepts), *further]}
-
-
-def _split(text: str) -> tuple[dict[str, Any], str]:
-    """The front matter and the body of a file."""
-    matter: dict[str, Any] = {}
-    if match := _FRONT_MATTER.match(text):
-        try:
-            loaded = yaml.load(match["yaml"], Loader=_TextLoader)  # noqa: S506 - a SafeLoader that reads even less
-        except (yaml.YAMLError, RecursionError) as error:
-            raise UnreadableFileError(f"its front matter is not YAML: {_yaml_reason(error)}") from error
-        if loaded and not isinstance(loaded, dict):
-            raise UnreadableFileError(f"its front matter is {shown(loaded)}; write fields, such as title: …")
-        matter = {str(name): value for name, value in (loaded or {}).items()}
-        text = text[match.end() :]
-    body = text.strip()
-    if not body:
-        raise UnreadableFileError("is empty; a memory needs a text")
-    return matter, body
-
-
-def _yaml_reason(error: Exception) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem:
-        # Lines are counted in the file, of which the first is the opening dashes.
-        where = f" at line {error.problem_mark.line + 2}" if error.problem_mark else ""
-        return f"{error.problem}{where}"
-    return str(error) if isinstance(error, yaml.YAMLError) else "it is nested too deeply"
-
-
-def _fields(matter: dict[str, Any]) -> dict[str, Any]:
-    """Front matter as the fields of a record. Unknown fields stay as they are."""
-    known = set(field_names(MemoryRecord))
-    data: dict[str, Any] = {}
-    for name, value in matter.items():
-        key = name.strip().lower().replace("-", "_").replace(" ", "_")
-        key = _ALIASES.get(key, key)
-        if value in ("null", "~", ""):
-            continue
-        # The text of the file is the content, whatever its front matter contains.
-        if key in ("content", "text", "body"):
-            continue
-        data.setdefault(key if key in known else name, value)
-    return data
 
 
 def _listed(value: Any) -> list[Any]:
@@ -336,11 +470,11 @@ def links(text: str, relative: str, folder: Folder) -> list[dict[str, str]]:
     for item in _LIST_ITEM.finditer(text):
         if (match := _RELATION.fullmatch(item["text"])) and (target := match["target"].strip()):
             rel = match["double"] or match["single"] or match["word"]
-            found[rel.strip()[:100], names.get(target.casefold(), target)] = None
+            found[rel.strip()[:100], names.id_of(target, relative) or target] = None
             typed.add(item.start("text") + match.start("target"))
     for match in _WIKI_LINK.finditer(text):
-        if (target := match["target"].strip()) and match.start("target") not in typed:
-            found["embeds" if match["embedded"] else "links-to", names.get(target.casefold(), target)] = None
+        if (target := match["target"].strip().rstrip("\\")) and match.start("target") not in typed:
+            found["embeds" if match["embedded"] else "links-to", names.id_of(target, relative) or target] = None
     for match in _LINK.finditer(text):
         target = unquote(match["target"].strip("<>")).split("#", 1)[0].split("?", 1)[0]
         if not target or _SCHEME.match(target) or not target.lower().endswith(folder.suffixes):
@@ -348,7 +482,7 @@ def links(text: str, relative: str, folder: Folder) -> list[dict[str, str]]:
         base = "" if target.startswith("/") else posixpath.dirname(relative)
         path = posixpath.normpath(posixpath.join(base, target.lstrip("/")))
         if not path.startswith("../"):
-            found["links-to", names.get(path.casefold(), path)] = None
+            found["links-to", names.ids.get(_name_key(path)) or path] = None
     return [{"rel": rel, "target": target[:500]} for rel, target in list(found)[:MAX_LIST]]
 
 
@@ -375,5 +509,6 @@ IMPORTER = Importer(
     "a folder of Markdown files (*.md), or one such file",
     lambda source: knows(source.path),
     read,
+    places=places,
     follow=Following(stamp, parts, read_parts, folders),
 )

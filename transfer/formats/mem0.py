@@ -1,10 +1,11 @@
 """mem0 and OpenMemory: memories in JSON, as their interfaces and exports give them, and OpenMemory's ZIP archive."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord, read_guarded
 from transfer.formats.drafts import Draft, fields_of, listed, plain_text
 from transfer.formats.importer import Importer
 from transfer.formats.jsonl import rows_of_documents
@@ -102,9 +103,16 @@ def _relation(location: str, row: Any) -> SourceRecord | RefusedRecord:
 def _lines_reading(documents: list[Document], options: Options) -> Reading:
     def records() -> Records:
         for location, row in rows_of_documents(documents, options):
-            yield row if isinstance(row, RefusedRecord) else _record(location, row, "openmemory")
+            if isinstance(row, RefusedRecord):
+                yield row
+            else:
+                yield from read_guarded(location, partial(_of_lines, location, row))
 
     return Reading(records())
+
+
+def _of_lines(location: str, row: Row) -> Iterator[SourceRecord]:
+    yield _record(location, row, "openmemory")
 
 
 def _openmemory_reading(documents: list[Document], options: Options) -> Reading:

@@ -5,11 +5,12 @@ import itertools
 import json
 from array import array
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from text.highlight import plain_title
-from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.base import NotReadableError, Options, Reading, Records, RefusedRecord, SourceRecord, read_guarded
 from transfer.formats.drafts import Draft, listed, plain_text
 from transfer.formats.export import Line, Lines, Remembered, Waiting, json_bytes, own_title
 from transfer.formats.files import shown_name
@@ -24,12 +25,21 @@ Row = Mapping[str, Any]
 
 
 def knows(source: Source) -> bool:
-    return any(_is_lines(document) or _is_graph(document) for document in source.documents)
+    return any(_is_lines(one) or _is_list(one) or _is_graph(one) for one in source.documents)
 
 
 def _is_lines(document: Document) -> bool:
-    keys = document.keys
-    kind = document.head.get("type") if isinstance(document.head, dict) else None
+    return _is_row(document.head)
+
+
+def _is_list(document: Document) -> bool:
+    """Whether somebody made a list of the lines."""
+    return isinstance(document.head, list) and bool(document.head) and _is_row(document.head[0])
+
+
+def _is_row(row: Any) -> bool:
+    keys = row.keys() if isinstance(row, dict) else set()
+    kind = row.get("type") if isinstance(row, dict) else None
     if kind == "entity":
         return bool(keys & {"entityType", "entity_type"}) and "observations" in keys
     return kind == "relation" and any(keys >= names for names in _RELATION_NAMES)
@@ -46,13 +56,15 @@ def read(path: Path, options: Options) -> Reading:
     documents = Source(path).documents
     if lines := [document for document in documents if _is_lines(document)]:
         return _lines_reading(lines, options)
-    graphs = [document for document in documents if _is_graph(document)]
+    graphs = [document for document in documents if _is_graph(document) or _is_list(document)]
     if not graphs:
         raise NotReadableError(f"{path}: is no knowledge graph of the MCP memory server.")
     types: dict[str, str] = {}
     relations: list[tuple[str, Row]] = []
 
     def records(document: Document, key: str, location: str, value: Any) -> Iterator[SourceRecord | RefusedRecord]:
+        if not key and isinstance(value, Mapping):
+            key = {"entity": "entities", "relation": "relations"}.get(plain_text(value.get("type")), "entities")
         if key == "entities" and isinstance(value, Mapping):
             yield from _entity_records(location, value, types)
         elif key == "relations" and isinstance(value, Mapping):
@@ -75,7 +87,7 @@ def _lines_reading(documents: list[Document], options: Options) -> Reading:
             if isinstance(row, RefusedRecord):
                 yield row
             elif row.get("type") == "entity":
-                yield from _entity_records(location, row, types)
+                yield from read_guarded(location, partial(_entity_records, location, row, types))
             elif row.get("type") == "relation":
                 relations.append((location, row))
             else:

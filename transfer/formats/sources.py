@@ -9,7 +9,7 @@ import sqlite3
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -25,13 +25,14 @@ from transfer.formats.base import (
     RefusedRecord,
     SourceRecord,
     damage_text,
+    read_guarded,
 )
 from transfer.formats.trees import UNREADABLE, archive_opened
 
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
 _SQLITE = b"SQLite format 3\0"
-_MARKDOWN = (".md", ".markdown")
+_MARKDOWN = (".md", ".markdown", ".mdc")
 _HEAD = 128 * 1024
 _CHUNK = 256 * 1024
 # As much is read of a JSON document to know it, if its first record is long.
@@ -427,7 +428,7 @@ def document_reading(
             try:
                 for key, number, value in values_of(document, position):
                     last = document.place(f"{key}[{number}]" if number >= 0 else key)
-                    yield from records(document, key, last, value)
+                    yield from read_guarded(last, partial(records, document, key, last, value))
             except DamagedError as error:
                 place = f"after {last}" if last else document.place("at its beginning")
                 if not options.keep_going:
@@ -436,6 +437,6 @@ def document_reading(
             position.before += document.size
             position.text = None
         if at_end:
-            yield from at_end()
+            yield from read_guarded("the end", at_end)
 
     return Reading(found(), position.fraction)

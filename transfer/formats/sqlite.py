@@ -4,6 +4,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +17,7 @@ from transfer.formats.base import (
     RefusedRecord,
     SourceRecord,
     damage_text,
+    read_guarded,
 )
 
 # The text of a column is cut here; memories hold up to a million characters.
@@ -129,9 +131,9 @@ def database_reading(
                 for table, columns in chosen:
                     for row in rows(connection, table, columns):
                         last = f"{table} {row.get('id', '')}".strip()
-                        yield from records(connection, table, last, row)
+                        yield from read_guarded(last, partial(records, connection, table, last, row))
                         done += 1
-                yield from at_end()
+                yield from read_guarded("the end", at_end)
         except sqlite3.Error as error:
             reason = f"The database cannot be read further ({error})"
             if not options.keep_going:

@@ -11,15 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, cast
 
-from transfer.formats.base import ImportFailedError, NotReadableError
+from transfer.formats.base import ImportFailedError, NotReadableError, UnreadableFileError
 
 _SKIPPED = frozenset({"node_modules", "__MACOSX"})
 # Errors of damaged, encrypted and strangely packed files; what is not implemented is a RuntimeError.
 UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, UnicodeDecodeError)
-
-
-class UnreadableFileError(Exception):
-    """A file that gives no record. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ _NOT_OF_TEXT = frozenset(range(32)) - frozenset(b"\t\n\v\f\r\x1b")
 _NO_TEXT = "neither text nor a kind of file that is known: save what it holds as text, CSV, JSON or PDF"
 # The marks of UTF-16, whose text has null bytes.
 _TEXT_OF_TWO_BYTES = (b"\xff\xfe", b"\xfe\xff")
+_OWN_FORM = 'Records with a field content are read: [{"content": "…", "title": "…", "created_at": "2026-08-05"}]'
 _OFFICE = "[Content_Types].xml"
 _NAMED = 8
 
@@ -101,13 +102,15 @@ def json_document(document: Document) -> str:
         return "the manifest of an archive of hindsight: import the archive or its folder"
     if document.fields("nodes") >= {"id", "x", "y"}:
         return "a canvas of Obsidian: import the folder of its notes"
+    if head and all(value == [] for value in head.values()):
+        return f"a JSON document whose lists ({_some(head)}) are empty: nothing can be imported"
     first, _, rest = document.start.strip().partition("\n")
     if not rest:
         return ""
     try:
         from_json(first)
     except ValueError:
-        return f"a JSON document with the fields {_some(head)}, which is of no system that is read"
+        return f"a JSON document with the fields {_some(head)}, which is of no system that is read. {_OWN_FORM}"
     return ""
 
 
@@ -116,8 +119,9 @@ def _json_list(document: Document) -> str:
     if not isinstance(head, list):
         return ""
     if isinstance(head[0] if head else None, dict):
-        return f"a list in JSON with the fields {_some(document.fields())}, which is of no system that is read"
-    return "a list in JSON without memories"
+        fields = _some(document.fields())
+        return f"a list in JSON with the fields {fields}, which is of no system that is read. {_OWN_FORM}"
+    return f"a list in JSON without memories. {_OWN_FORM}" if head else "an empty list in JSON: nothing can be read"
 
 
 def _some(names: Iterable[str]) -> str:

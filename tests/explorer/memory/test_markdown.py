@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from explorer.markdown import render_markdown, render_marked
+from explorer.markdown import note_key, render_markdown, render_marked
 
 ATTACKS = [
     pytest.param("<script>alert(1)</script>", id="script"),
@@ -138,3 +138,25 @@ def test_marked_words_are_highlighted_within_rendered_markdown(pieces, html):
     assert found.count("<mark>") == found.count("</mark>")
     if html is not None:
         assert found == html
+
+
+NOTES = {note_key(name): "/memories/5/" for name in ("Green Tea", "drinks/Green Tea", "Green Tea.md")}
+LINK = '<a href="/memories/5/" rel="noopener nofollow">{}</a>'
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("See [[green tea]].", f"<p>See {LINK.format('green tea')}.</p>"),
+        ("[[Green Tea|the tea]]", f"<p>{LINK.format('the tea')}</p>"),
+        ("![[Green Tea#Brewing]]", f"<p>{LINK.format('Green Tea#Brewing')}</p>"),
+        ("[[drinks/Green Tea]]", f"<p>{LINK.format('drinks/Green Tea')}</p>"),
+        ("[tea](../drinks/Green%20Tea.md#x)", f"<p>{LINK.format('tea')}</p>"),
+        ("[[Green Tea|<b>]]", f"<p>{LINK.format('&lt;b&gt;')}</p>"),
+        ("[[Nowhere]] and `[[Green Tea]]`", "<p>[[Nowhere]] and <code>[[Green Tea]]</code></p>"),
+        ("[x](/other/) [y](other.md)", '<p><a rel="noopener nofollow">x</a> <a rel="noopener nofollow">y</a></p>'),
+    ],
+)
+def test_links_between_notes_lead_to_their_memories(text, html):
+    assert render_markdown(text, notes=NOTES).strip() == html
+    assert "/memories/5/" not in render_markdown(text)

@@ -24,17 +24,21 @@ from transfer.discover import discoveries
 from transfer.follow.queries import sources_read
 from transfer.follow.services import source_new, source_stop
 from transfer.follow.sync import Choices, source_sync
-from transfer.formats.base import ImportFailedError, Options, RefusedRecord
+from transfer.formats.base import ColumnsError, ImportFailedError, Options, RefusedRecord
+from transfer.formats.choices import check_choices
 from transfer.formats.csv_table import columns_check
+from transfer.formats.dates import ORDERS
 from transfer.formats.importer import Importer
 from transfer.formats.registry import IMPORTERS, importer_for, importer_named
+from transfer.renames import archive_gone
 from transfer.run import ImportChoices, Outcome, import_path
 from transfer.state import ImportCounts
 from transfer.undo import BatchUndoRefusedError, ChangedSinceError, Undone, batch_undo
 from web.command_line import local_command
 
 SHOWN_REFUSALS = 20
-_NOT_FOLLOWED = ("dry_run", "overwrite", "keep_going", "unfollow")
+_NOT_FOLLOWED = ("dry_run", "overwrite", "keep_going", "unfollow", "all", "type", "dates", "archive_gone")
+_EXAMPLES = {"column": "NAME=FIELD, such as --column Note=content", "all": "FIELD=VALUE, such as --all type=decision"}
 _SECONDS_BETWEEN_LINES = 5
 
 ProgressCall = Callable[[ImportCounts, float | None], None]
@@ -65,6 +69,28 @@ class Command(BaseCommand):
             default=[],
             metavar="NAME=FIELD",
             help="Read a column of a table as this field; without a field it is stored as it is.",
+        )
+        parser.add_argument(
+            "--all",
+            action="append",
+            default=[],
+            metavar="FIELD=VALUE",
+            help="The value of a field for all records that give none, such as type=decision.",
+        )
+        parser.add_argument(
+            "--type",
+            action="append",
+            default=[],
+            metavar="RULE=TYPE",
+            help="The type of notes by a rule: Folder/, #tag or '## Heading'. Without a type the rule is off.",
+        )
+        parser.add_argument(
+            "--dates", choices=ORDERS, default="", help="The order of dates such as 03/04/2026 that do not show it."
+        )
+        parser.add_argument(
+            "--archive-gone",
+            action="store_true",
+            help="Archive memories of notes that an earlier import of the same folder had, and it has no longer.",
         )
         parser.add_argument("--report", metavar="FILE", help="Write every refused record to a file, as JSON lines.")
         parser.add_argument(
@@ -111,12 +137,18 @@ class Command(BaseCommand):
             raise CommandError(f"The database {what}; nothing was written: {first}") from None
 
     def _import(self, options: dict[str, Any]) -> None:
+        try:
+            read_as = check_choices(_pairs("all", options["all"]), _pairs("type", options["type"]), options["dates"])
+        except ColumnsError as error:
+            raise CommandError(str(error)) from None
+        self.archives_gone = options["archive_gone"]
         choices = ImportChoices(
             options["project"],
             options["dry_run"],
             options["overwrite"],
             options["keep_going"],
-            _columns(options["column"]),
+            _pairs("column", options["column"]),
+            **read_as,
         )
         if options["follow"] and (refused := [name for name in _NOT_FOLLOWED if options[name]]):
             raise CommandError(f"--follow cannot be used with --{refused[0].replace('_', '-')}.")
@@ -165,6 +197,9 @@ class Command(BaseCommand):
                 progress=progress,
             )
         self._show(path, importer, outcome)
+        if outcome.batch_id and self.archives_gone:
+            count = archive_gone(ImportBatch.objects.get(pk=outcome.batch_id), command_viewer())
+            self.console.print(f"{memories(count)} archived.")
 
     @contextmanager
     def _progress(self, path: Path) -> Iterator[ProgressCall]:
@@ -224,6 +259,13 @@ class Command(BaseCommand):
         ):
             table.add_row(label, value)
         self.console.print(table)
+        if tally.gone_notes:
+            gone = ", ".join(str(one["place"]) for one in tally.gone_notes[:5])
+            self.console.print(
+                f"{plural(len(tally.gone_notes), 'note')} of earlier imports of {path} are no longer in it: {gone}"
+                f"{' …' if len(tally.gone_notes) > 5 else ''}. --archive-gone archives them.",
+                markup=False,
+            )
         if outcome.batch_id is None:
             self.console.print("A dry run: nothing was written.")
         elif tally.created or tally.updated or tally.made:
@@ -328,10 +370,11 @@ def _undone_text(undone: Undone) -> str:
     return text + "."
 
 
-def _columns(written: Sequence[str]) -> dict[str, str]:
-    """The fields of columns, from `NAME=FIELD`."""
+def _pairs(option: str, written: Sequence[str]) -> dict[str, str]:
+    """The pairs of an option that is written as `NAME=VALUE`, such as the fields of columns."""
     if wrong := [text for text in written if "=" not in text]:
-        raise CommandError(f"--column {wrong[0]}: write NAME=FIELD, such as --column Note=content.")
+        example = _EXAMPLES.get(option, "RULE=TYPE, such as --type Decisions/=decision")
+        raise CommandError(f"--{option} {wrong[0]}: write {example}.")
     return {name.strip(): field.strip() for name, _, field in (text.rpartition("=") for text in written)}
 
 

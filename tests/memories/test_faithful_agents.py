@@ -1,0 +1,108 @@
+"""The memory and the files of agents are found, belong to the project of their repository, and are followed."""
+
+import json
+import os
+
+import pytest
+
+from memories.models import Memory
+from tests.memories.imports import run
+from tests.memories.test_following import follow, read
+from tests.memories.test_importers_claude_code import LINES
+from transfer.discover import discoveries
+from transfer.formats.base import Options
+from transfer.formats.registry import importer_for
+
+MEMORY = "---\nname: tests-run-slowly\ndescription: How to run tests\nmetadata:\n  type: feedback\n---\nUse one worker."
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home with a repository that Claude Code has worked in, and remembers something about."""
+    home, repository = tmp_path / "home", tmp_path / "home/work/tea house"
+    for folder in (".git", ".cursor/rules", ".github"):
+        (repository / folder).mkdir(parents=True)
+    projects = home / ".claude/projects/-home-work-tea-house"
+    (projects / "memory").mkdir(parents=True)
+    lines = [one | {"cwd": str(repository)} for one in LINES[3:4]]
+    (projects / "s.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    os.utime(projects / "s.jsonl", (1_700_000_000, 1_700_000_000))
+    (projects / "memory/MEMORY.md").write_text("- [Tests](tests.md): how to run them")
+    (projects / "memory/tests.md").write_text(MEMORY)
+    (repository / "CLAUDE.md").write_text("# Rules\n\nBe brief.")
+    (repository / "AGENTS.md").write_text("Use uv.")
+    (repository / ".cursor/rules/style.mdc").write_text("---\nglobs: *.ts\nalwaysApply: false\n---\nNo semicolons.")
+    (repository / ".github/copilot-instructions.md").write_text("Write tests.")
+    (home / ".claude/CLAUDE.md").write_text("Everywhere: be kind.")
+    return home
+
+
+def test_memory_and_files_of_agents_are_found(home):
+    found = {
+        str(one.path.relative_to(home)): (one.importer.name, one.memories, one.refused) for one in discoveries(home, {})
+    }
+    assert found == {
+        ".claude/projects": ("claude-code", 1, 0),
+        ".claude/projects/-home-work-tea-house/memory": ("markdown", 1, 0),
+        ".claude/CLAUDE.md": ("markdown", 1, 0),
+        "work/tea house/CLAUDE.md": ("markdown", 1, 0),
+        "work/tea house/AGENTS.md": ("markdown", 1, 0),
+        "work/tea house/.cursor/rules": ("markdown", 1, 0),
+        "work/tea house/.github/copilot-instructions.md": ("markdown", 1, 0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("place", "project", "kind", "title"),
+    [
+        (".claude/projects/-home-work-tea-house/memory", "tea house", "feedback", "tests-run-slowly"),
+        (".claude/projects", "tea house", "session", "Why is the oolong bitter?"),
+        (".claude/CLAUDE.md", "", "instructions", "CLAUDE"),
+        ("work/tea house/CLAUDE.md", "tea house", "instructions", "Rules"),
+        ("work/tea house/AGENTS.md", "tea house", "instructions", "AGENTS"),
+        ("work/tea house/.cursor/rules", "tea house", None, "style"),
+        ("work/tea house/.github/copilot-instructions.md", "tea house", "instructions", "copilot-instructions"),
+    ],
+)
+def test_they_belong_to_the_project_of_the_repository(home, place, project, kind, title):
+    path = home / place
+    (one,) = importer_for(path).read(path, Options()).records
+    assert (one.data["project"], one.data.get("type"), one.data["title"]) == (project, kind, title)
+
+
+def test_an_index_by_itself_is_a_memory(home):
+    folder = home / ".claude/projects/-home-work-tea-house/memory"
+    (folder / "tests.md").unlink()
+    (one,) = importer_for(folder).read(folder, Options()).records
+    assert one.data["id"] == "MEMORY.md"
+
+
+@pytest.mark.django_db
+def test_memory_and_sessions_are_followed(home):
+    memory, sessions = home / ".claude/projects/-home-work-tea-house/memory", home / ".claude/projects"
+    follow(memory)
+    follow(sessions)
+    assert set(Memory.objects.values_list("project__slug", "memory_type")) == {
+        ("tea-house", "feedback"),
+        ("tea-house", "session"),
+    }
+    (memory / "more.md").write_text("Tea is in the kitchen.")
+    assert read(memory) == (1, 0, 0, 0)
+    session = sessions / "-home-work-tea-house/s.jsonl"
+    with session.open("a") as file:
+        file.write("\n" + json.dumps(LINES[-1]))
+    # It may go on: it is read once it rests.
+    assert read(sessions) == (0, 0, 0, 0)
+    os.utime(session, (1_700_000_500, 1_700_000_500))
+    assert read(sessions) == (0, 1, 0, 0)
+    assert "Too hot." in Memory.objects.get(memory_type="session").content
+
+
+@pytest.mark.django_db
+def test_a_followed_file_for_agents_is_read_again_when_it_changes(home):
+    path = home / "work/tea house/CLAUDE.md"
+    follow(path)
+    path.write_text("# Rules\n\nBe brief, and kind.")
+    assert read(path) == (0, 1, 0, 0)
+    assert "kind" in Memory.objects.get().content
+    assert "Nothing new" in run(path)

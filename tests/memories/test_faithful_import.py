@@ -1,0 +1,166 @@
+"""Imports as a whole: validity follows from notes, links find notes that arrive later, an error is one note's."""
+
+from datetime import UTC
+
+import pytest
+
+from explorer.links import memory_url
+from explorer.memory.page import MemoryPage
+from memories.models import Memory, MemoryLink
+from memories.queries import memory_details
+from tests.memories.imports import batch_counts, last_batch, run
+from tests.memories.test_following import EVERYTHING, follow, read
+from transfer.formats import markdown
+
+pytestmark = pytest.mark.django_db
+
+OLD = "---\nstatus: accepted\n---\nMySQL."
+NEW = '---\nstatus: accepted\nsupersedes: "[[0001 MySQL]]"\n---\nPostgres.'
+
+
+@pytest.fixture
+def vault(tmp_path):
+    root = tmp_path / "vault"
+    root.mkdir()
+
+    def write(name, text):
+        path = root / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    write.root = root
+    return write
+
+
+def states():
+    return {one.external_id: (one.state, one.superseded_by_id) for one in Memory.objects.all()}
+
+
+def number(external_id):
+    return Memory.objects.get(external_id=external_id).pk
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(OLD, NEW, id="by the newer one"),
+        pytest.param('---\nsuperseded-by: "[[0002 Postgres]]"\n---\nMySQL.', "Postgres.", id="by the older one"),
+        pytest.param('---\nstatus: "superseded by ADR-2"\n---\nMySQL.', NEW, id="by both"),
+    ],
+)
+def test_validity_follows_from_either_note(vault, old, new):
+    vault("adr/0001 MySQL.md", old)
+    vault("adr/0002 Postgres.md", new)
+    run(vault.root)
+    newer = number("adr/0002 Postgres.md")
+    assert states()["adr/0001 MySQL.md"] == ("superseded", newer)
+    assert states()["adr/0002 Postgres.md"][1] is None
+
+
+def test_a_superseded_decision_stays_so_when_its_text_changes(vault):
+    vault("adr/0001 MySQL.md", OLD)
+    vault("adr/0002 Postgres.md", NEW)
+    run(vault.root)
+    vault("adr/0001 MySQL.md", f"{OLD} It was used until 2024.")
+    run(vault.root)
+    assert batch_counts(last_batch()) == (2, 0, 1, 1, 0)
+    assert states()["adr/0001 MySQL.md"] == ("superseded", number("adr/0002 Postgres.md"))
+    # A state that is new is news.
+    vault("adr/0001 MySQL.md", OLD.replace("accepted", "proposed"))
+    run(vault.root)
+    assert states()["adr/0001 MySQL.md"][0] == "proposed"
+
+
+@pytest.mark.parametrize(
+    "link", ["[[Later]]", "[[later|alias]]", "![[Later#part]]", "[[notes/Later]]", "[[The Later One]]"]
+)
+def test_a_link_finds_its_note_when_that_arrives(vault, link):
+    vault("first.md", f"See {link}.")
+    follow(vault.root)
+    assert MemoryLink.objects.get().target_memory_id is None
+    vault("notes/Later.md", "---\ntitle: The Later One\n---\nHere.")
+    assert read(vault.root)[0] == 1
+    assert MemoryLink.objects.get().target_memory_id == number("notes/Later.md")
+
+
+def test_a_successor_that_arrives_later_replaces_the_note_that_names_it(vault):
+    vault("a.md", '---\nsuperseded-by: "[[Better]]"\n---\nA.')
+    follow(vault.root)
+    vault("Better.md", "B.")
+    read(vault.root)
+    assert states()["a.md"] == ("superseded", number("Better.md"))
+
+
+def test_one_note_that_cannot_be_read_is_all_that_is_lost(vault, monkeypatch):
+    def failing(found, order):
+        if "bad" in found.body:
+            raise TypeError("unhashable type: 'list'")
+        return fields(found, order)
+
+    fields = markdown.record_fields
+    monkeypatch.setattr(markdown, "record_fields", failing)
+    for name, text in {"a": "A.", "b": "bad", "c": "C."}.items():
+        vault(f"{name}.md", text)
+    said = run(vault.root)
+    assert batch_counts(last_batch()) == (3, 2, 0, 0, 1)
+    assert "b.md: cannot be read, by a mistake of this program" in said
+
+
+def test_the_page_of_a_note_links_to_the_notes_that_it_names(vault):
+    vault("drinks/Green Tea.md", "---\ntitle: The tea\n---\nTea.")
+    vault("a.md", "See [[Green Tea#part|it]], [[The tea]] and [[Nowhere]].")
+    run(vault.root)
+    (detail,) = memory_details(EVERYTHING, [number("a.md")]).values()
+    body = MemoryPage(detail, None, UTC).body
+    assert body.count(f'href="{memory_url(number("drinks/Green Tea.md"))}"') == 2
+    assert "[[Nowhere]]" in body
+
+
+LONG = "# Tea\n\nSteep it for three minutes.\nUse fresh water.\nDrink it hot.\nShare it.\n"
+
+
+@pytest.mark.parametrize("text", [LONG, LONG.replace("hot", "warm"), f"---\ntags: tea\n---\n{LONG}"])
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_renamed_note_is_the_same_memory(vault, text, is_followed):
+    vault("Tea.md", LONG)
+    vault("b.md", "See [[Tea]].")
+    if is_followed:
+        follow(vault.root)
+    else:
+        run(vault.root)
+    before = number("Tea.md")
+    (vault.root / "Tea.md").unlink()
+    vault("drinks/Green tea.md", text)
+    if is_followed:
+        assert read(vault.root) == (0, 1, 0, 0)
+    else:
+        said = run(vault.root)
+        assert f"was 'Tea.md' before: its memory #{before} has the new name" in said
+    assert number("drinks/Green tea.md") == before
+    assert Memory.objects.filter(state="active").count() == 2
+
+
+def test_notes_that_are_gone_are_listed_and_archived(vault):
+    for name in ("a", "b", "c"):
+        vault(f"{name}.md", f"A note about {name}, and about nothing else.")
+    vault("d.md", "---\nid: d\nurl: https://tea.example\n---\nA note with an id and an address of its own.")
+    run(vault.root)
+    (vault.root / "a.md").unlink()
+    (vault.root / "b.md").unlink()
+    vault("e.md", "Something else that is new here, and long enough.")
+    said = run(vault.root)
+    assert "2 notes of earlier imports of" in said
+    assert "are no longer in it: a.md, b.md. --archive-gone archives them." in said
+    assert [one["place"] for one in last_batch().report["gone_notes"]] == ["a.md", "b.md"]
+    assert states()["a.md"][0] == "active"
+    assert "2 memories archived." in run(vault.root, archive_gone=True)
+    assert (states()["a.md"][0], states()["c.md"][0]) == ("archived", "active")
+    assert "no longer in it" not in run(vault.root)
+
+
+def test_a_single_note_says_nothing_about_others(vault):
+    vault("a.md", "A note that is imported with its folder.")
+    run(vault.root)
+    vault("b.md", "Another one, imported by itself.")
+    run(vault.root / "b.md", project="vault")
+    assert "gone_notes" not in last_batch().report

@@ -1,0 +1,104 @@
+"""Notes that are no longer where an earlier import found them: renamed ones are known by their texts."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
+
+from django.db import transaction
+
+from access.viewer import Viewer
+from memories.models import ImportBatch, Memory
+from memories.queries import visible_to
+from memories.services import memory_archive
+
+# A note of fewer characters is like others by chance.
+_SHORTEST = 20
+# The share of equal lines by which a changed note is known, and the number of notes that are compared line by line.
+_ALIKE, _MOST_COMPARED = 0.6, 500
+_MOST_GONE = 5_000
+_SUFFIXES = (".md", ".markdown", ".mdc")
+_PRESENT = (Memory.State.ACTIVE, Memory.State.PROPOSED, Memory.State.SUPERSEDED)
+
+
+class GoneNote(NamedTuple):
+    """A memory whose note is not at its place any more."""
+
+    id: int
+    project_id: int
+    external_id: str
+    title: str
+    content: str
+    record_hash: str
+    state: str
+
+
+class Renames:
+    """The memories of notes that are gone, until one of them is found under another name."""
+
+    def __init__(self, gone: Callable[[], Iterable[int]]) -> None:
+        self._ids = gone
+        self._gone: dict[int, GoneNote] | None = None
+        self._by_content: dict[tuple[int, str], list[int]] = defaultdict(list)
+
+    @property
+    def gone(self) -> dict[int, GoneNote]:
+        """Those that no note was found for yet, by their ids."""
+        if self._gone is None:
+            rows = Memory.objects.filter(pk__in=list(self._ids())[:_MOST_GONE], state__in=_PRESENT).order_by("pk")
+            self._gone = {row[0]: GoneNote(*row) for row in rows.values_list(*GoneNote._fields)}
+            for one in self._gone.values():
+                self._by_content[one.project_id, one.content].append(one.id)
+        return self._gone
+
+    def find(self, project_id: int, content: str) -> GoneNote | None:
+        """The note that has this text now under another name, or nearly. It is taken for one note alone."""
+        if not self.gone or len(content) < _SHORTEST:
+            return None
+        same = next((one for one in self._by_content[project_id, content] if one in self.gone), None)
+        found = same or self._most_alike(project_id, content)
+        return self.gone.pop(found) if found else None
+
+    def _most_alike(self, project_id: int, content: str) -> int | None:
+        lines = _lines_of(content)
+        if len(self.gone) > _MOST_COMPARED or len(lines) < 3:
+            return None
+        shares = {}
+        for one in self.gone.values():
+            if one.project_id == project_id and (others := _lines_of(one.content)):
+                shares[one.id] = len(lines & others) / len(lines | others)
+        best = max(shares, key=lambda memory_id: shares[memory_id], default=None)
+        return best if best is not None and shares[best] >= _ALIKE else None
+
+
+def _lines_of(text: str) -> set[str]:
+    return {line.strip() for line in text.splitlines() if line.strip()}
+
+
+def earlier_notes(origin: str, places: Collection[str]) -> list[int]:
+    """The memories of earlier imports of a source whose notes are not at these places."""
+    notes = Memory.objects.filter(batch__origin=origin, batch__state=ImportBatch.State.DONE, source="markdown")
+    rows = notes.filter(state__in=_PRESENT).values_list("pk", "source_uri", "external_id")
+    known = set(places)
+    # A note may have an id and an address of its own, which say nothing about its place.
+    return [
+        pk
+        for pk, place, name in rows.iterator()
+        if not {place, name} & known and (place.lower().endswith(_SUFFIXES) or name.lower().endswith(_SUFFIXES))
+    ]
+
+
+def gone_notes(batch: ImportBatch | None, viewer: Viewer) -> list[dict[str, Any]]:
+    """The notes that an import did not find any more and whose memories are still there, as far as the viewer sees."""
+    listed = (batch.report or {}).get("gone_notes", []) if batch else []
+    present = visible_to(viewer).filter(pk__in=[one["id"] for one in listed], state__in=["active", "proposed"])
+    ids = set(present.values_list("pk", flat=True)) if listed else set()
+    return [one for one in listed if one["id"] in ids]
+
+
+@transaction.atomic
+def archive_gone(batch: ImportBatch, viewer: Viewer) -> int:
+    """Archive the memories of notes that an import did not find any more. Returns their number."""
+    gone = gone_notes(batch, viewer)
+    for one in gone:
+        memory_archive(memory_id=one["id"], viewer=viewer, reason=f"Its note is no longer in {batch.origin}.")
+    return len(gone)
