@@ -9,6 +9,7 @@ from explorer.memory.page import MemoryPage
 from memories.models import Memory, MemoryLink
 from memories.queries import memory_details
 from tests.memories.imports import batch_counts, last_batch, run
+from tests.memories.imports import failing as failing_run
 from tests.memories.test_following import EVERYTHING, follow, read
 from transfer.formats import markdown
 
@@ -164,3 +165,15 @@ def test_a_single_note_says_nothing_about_others(vault):
     vault("b.md", "Another one, imported by itself.")
     run(vault.root / "b.md", project="vault")
     assert "gone_notes" not in last_batch().report
+
+
+@pytest.mark.parametrize("error", [TypeError("unhashable type"), RecursionError("too deep"), KeyError("x")])
+def test_a_reader_that_fails_names_the_place(vault, monkeypatch, error):
+    def broken(starts):
+        raise error
+
+    vault("a.md", "A.")
+    monkeypatch.setattr(markdown, "names_of", broken)
+    assert "Nothing was imported: what comes at its beginning cannot be read, by a mistake of" in failing_run(
+        vault.root
+    )
