@@ -29,7 +29,7 @@ test-all: ## run all tests, with those that guard releases: whole servers, other
 	API_CASES=50 EXAMPLES=200 CURATION_SEEDS=2 CURATION_VERBS=200 $(RUN) -m pytest $(PYTEST_ARGS)
 
 torture: ## kill and starve a site of its own while everybody writes, and look for what is lost (TORTURE_ARGS="--minutes 5")
-	@$(PYTHON) bootstrap.py
+	@$(PYTHON) bootstrap.py embeddings
 	$(RUN) -m lab.torture campaign $(TORTURE_ARGS)
 
 LINT_SCRIPTS = npm ci --ignore-scripts --no-audit --no-fund --silent && npx eslint static/js && npx prettier --check static/js

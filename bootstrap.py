@@ -1,7 +1,9 @@
 """Makes .venv beside this file and installs what the project needs into it. The standard library is all it uses.
 
-`python3 bootstrap.py` installs what running takes, `python3 bootstrap.py dev` also what testing and linting take, and
-likewise for the other extras of pyproject.toml. It does nothing, quickly, when nothing has changed since.
+`python3 bootstrap.py` installs what running takes but for search by meaning, which `python3 bootstrap.py embeddings`
+adds: a server that was started without it calls that, while people look around. `python3 bootstrap.py dev` installs all
+of it and what testing and linting take, and likewise for the other extras of pyproject.toml. It does nothing, quickly,
+when nothing has changed since.
 
 The versions, and the hashes of all files, are those in requirements/. Search by meaning takes torch. What pip would
 install as that may be gigabytes, for graphics cards: then a smaller one is looked for, and none is installed without
@@ -28,7 +30,9 @@ PYTHON = VENV / "bin" / "python"
 MODEL = ROOT / "memories" / "embedding" / "published.py"
 LEAST = (3, 11)
 NEWEST_TO_TRY = 15
-EXTRAS = ("dev", "bench", "release", "lock")
+EXTRAS = ("embeddings", "dev", "bench", "release", "lock")
+# Neither the pages nor a wheel nor a lock file need torch.
+BY_WORDS = ("", "release", "lock")
 
 
 def main(arguments: list[str]) -> None:
@@ -78,25 +82,27 @@ def python_to_use() -> str:
 
 def install(extra: str) -> None:
     """Run pip, unless its input is what it was when it last succeeded. Any extra covers running too."""
-    # Neither a wheel nor a lock file needs torch.
-    words_only = extra in {"release", "lock"} or switched_on("WITHOUT_EMBEDDINGS")
+    words_only = extra in BY_WORDS or switched_on("WITHOUT_EMBEDDINGS")
     unlocked = switched_on("WITHOUT_LOCK")
-    wanted = f"{digest_of_requirements()}{' words' if words_only else ''}{' unlocked' if unlocked else ''}"
-    covering = [extra] if extra else ["run", *EXTRAS]
+    whole = digest_of_requirements() + (" unlocked" if unlocked else "")
+    enough = {whole, f"{whole} words"} if words_only else {whole}
+    covering = {"": ("run", *EXTRAS), "embeddings": ("embeddings", "dev", "bench")}.get(extra, (extra,))
     stamps = [VENV / f"installed-{name}" for name in covering]
-    if any(stamp.exists() and stamp.read_text() == wanted for stamp in stamps):
+    if any(stamp.exists() and stamp.read_text() in enough for stamp in stamps):
         return
     print("Installing the packages; the first time this takes a minute ...", flush=True)
     if not words_only:
         install_torch()
-    extras = ([] if words_only else ["embeddings"]) + ([extra] if extra else [])
+    extras = ([] if words_only else ["embeddings"]) + ([extra] if extra and extra != "embeddings" else [])
     if unlocked:
         install_packages("--editable", f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT))
     else:
         install_packages(*locked("base", *extras))
-    if not words_only and subprocess.call([str(PYTHON), "-P", str(MODEL)]) != 0:
-        sys.exit("The model of search by meaning is not installed; the reason is above. Without: WITHOUT_EMBEDDINGS=1")
-    (VENV / f"installed-{extra or 'run'}").write_text(wanted)
+    if not words_only:
+        print("Looking for the model of search by meaning ...", flush=True)
+        if subprocess.call([str(PYTHON), "-P", str(MODEL)]) != 0:
+            sys.exit("The model of search by meaning is not installed; the reason is above.")
+    (VENV / f"installed-{extra or 'run'}").write_text(f"{whole} words" if words_only else whole)
 
 
 def digest_of_requirements() -> str:

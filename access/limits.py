@@ -10,9 +10,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
-# The number of buckets, those used last. A bucket that is full again need not be stored.
+from web.cache import RevisionCache
+
+# The number of buckets and of keys seen, those used last. A bucket that is full again need not be stored.
 _LIMIT = 10_000
 
 
@@ -73,34 +74,6 @@ class Buckets:
             self._due.clear()
 
 
-Value = TypeVar("Value")
-
-
-class Recent(Generic[Value]):
-    """Values by key, of which the latest stay, each for some seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._values: OrderedDict[Hashable, tuple[float, Value]] = OrderedDict()
-
-    def get(self, key: Hashable) -> Value | None:
-        with self._lock:
-            until, value = self._values.get(key, (0.0, None))
-            return value if until > time.monotonic() else None
-
-    def put(self, key: Hashable, value: Value) -> None:
-        with self._lock:
-            self._values[key] = (time.monotonic() + self._seconds, value)
-            self._values.move_to_end(key)
-            if len(self._values) > _LIMIT:
-                self._values.popitem(last=False)
-
-    def forget(self) -> None:
-        with self._lock:
-            self._values.clear()
-
-
 def sender(address: str) -> str:
     """The name under which attempts are counted: an address, or the network of one of IPv6, which is one customer."""
     try:
@@ -118,4 +91,4 @@ attempts = Buckets(seconds=15 * 60)
 # Different wrong keys, per address.
 wrong_keys = Buckets()
 # Whether a text, by its hash, was a key of this site a short while ago.
-seen_keys = Recent[bool](seconds=60)
+seen_keys = RevisionCache[Hashable, bool](_LIMIT, seconds=60)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -11,10 +11,10 @@ from pydantic import BaseModel, ValidationError
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
 from agent_tools.rendering import DATES, OutputOptions
-from categories.queries import CategoryNode, Term, category_nodes, concept_terms, entity_terms
+from categories.kinds import VOCABULARIES, VocabularyRow
 from categories.texts import as_projects, known_terms
 from explorer.categories.visible_tree import CategoryNotFoundError
-from explorer.graph.node_reads import relationship_detail
+from explorer.graph.neighbourhood import relationship_detail
 from explorer.graph.path_page import PathEndError
 from explorer.graph.queries import NameUnknownError
 from memories.records import MemoryRecord
@@ -54,11 +54,6 @@ def items_of(value: Any) -> Iterator[Any]:
 
 # The ids of what is no memory, as unified results have them.
 _KIND_AND_ID = re.compile(r"(memory|entity|concept|category|relationship):(\d{1,18})")
-_TERMS: dict[str, Callable[[Collection[int]], Mapping[int, CategoryNode | Term]]] = {
-    "category": category_nodes,
-    "concept": concept_terms,
-    "entity": entity_terms,
-}
 _OF_MEMORIES = {"id", "ids", "anchor", "target", "evidence"}
 _OF_TERMS = {"to", "term", "other", "target", "parent", "sources"}
 _BEHIND = 5
@@ -75,7 +70,7 @@ def replace_ids_of_results(arguments: dict[str, Any], viewer: Viewer, scope: str
             return [item]
         kind, number_of = found[1], int(found[2])
         name = ALIASES.get(key, key).lstrip("-")
-        if kind == name and kind in _TERMS:
+        if kind == name and kind in VOCABULARIES:
             term = _term_of(kind, number_of, viewer)
             is_of_record = kind == "entity" and scope == "write"
             return [{"name": term.label, "type": term.type} if is_of_record else term.value]
@@ -94,12 +89,12 @@ def replace_ids_of_results(arguments: dict[str, Any], viewer: Viewer, scope: str
     return {**arguments, **changed}
 
 
-def _term_of(kind: str, number_of: int, viewer: Viewer) -> Term:
+def _term_of(kind: str, number_of: int, viewer: Viewer) -> VocabularyRow:
     """The term of an id. Its number alone may be the name of another one."""
-    found = _TERMS[kind](known_terms(kind, [number_of], as_projects(viewer.project_ids))).get(number_of)
+    found = VOCABULARIES[kind].terms(known_terms(kind, [number_of], as_projects(viewer.project_ids))).get(number_of)
     if found is None:
         raise ApiError(404, "not_found", f"There is no {kind}:{number_of} that you can see.")
-    return Term(found.id, found.path, found.path) if isinstance(found, CategoryNode) else found
+    return found
 
 
 def _memories_behind(kind: str, number_of: int, viewer: Viewer) -> list[int]:

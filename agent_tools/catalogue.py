@@ -8,7 +8,7 @@ from agent_tools import category_tools, chatgpt, tools, vocabulary_tools, writin
 from agent_tools.calls import Shape, Tool
 from agent_tools.rendering import DEFAULT_TOKENS, OutputOptions
 from agent_tools.workflow import WORKFLOW
-from explorer.categories.requests import (
+from explorer.categories.schemas import (
     CATEGORY_SORTS,
     CONCEPT_SORTS,
     CategoryListRequest,
@@ -16,7 +16,7 @@ from explorer.categories.requests import (
     ConceptListRequest,
 )
 from explorer.history.api import ChangesRequest
-from explorer.memory.batch_api import Batch
+from explorer.memory.bulk_api import Batch
 from explorer.sessions.context import ContextRequest
 from memories.records import MemoryChanges, StrictMemoryRecord
 from search.facets import FACET

@@ -21,7 +21,7 @@ from explorer.categories.reads import (
     category_overview,
     concepts_in,
 )
-from explorer.categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.categories.schemas import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.categories.visible_tree import CategoryChild, CategoryDescription
 from explorer.explore.timeline_api import cut_title
 from search.result import SearchWarning

@@ -33,9 +33,9 @@ from agent_tools.rendering import (
     whole_memory,
 )
 from curation.suggestions.queries import duplicate_pairs
-from explorer.explore.take_out import search_arguments
 from explorer.explore.timeline_api import cut_title
-from explorer.memory.batch_api import Batch, batch_of
+from explorer.links import search_arguments
+from explorer.memory.bulk_api import Batch, batch_of
 from explorer.sessions.context import ContextRequest
 from explorer.sessions.context import session_context as context_of
 from memories.recalls import recalled

@@ -29,9 +29,8 @@ from categories.queries import Term
 from curation.queries import TermNotFoundError, similar_names
 from curation.schemas import Alias, Create, Edit, Merge, Move, Operation, Relate, Rename
 from curation.services import MadeRow, curation_apply, curation_plan
-from explorer.graph.neighbourhood import Edge, Neighbourhood
-from explorer.graph.node_reads import NodeDetail, node_detail, node_neighbourhood
-from explorer.graph.params import AroundRequest, PathRequest
+from explorer.graph.labels import AroundRequest, PathRequest
+from explorer.graph.neighbourhood import Edge, Neighbourhood, NodeDetail, node_detail, node_neighbourhood
 from explorer.graph.path_page import NodePath, find_path
 from explorer.graph.queries import CONCEPT, ENTITY, NodeKind
 from search.facets import FACET

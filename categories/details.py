@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from access.viewer import audit
+from categories.kinds import VOCABULARIES
 from categories.models import Category, Concept, Entity, Relationship
 from categories.paths import slug_of
 from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, RELATIONSHIPS, terms_refresh
@@ -71,6 +72,7 @@ class RelationshipDetails:
 
 
 Described = Category | Concept | Entity | Relationship
+_INVERSE = VOCABULARIES["concept"].relations
 
 
 def category_merge_details(*, details: CategoryDetails, vocabulary: Vocabulary) -> int:
@@ -103,29 +105,21 @@ def concept_merge_details(*, details: ConceptDetails, vocabulary: Vocabulary) ->
     )
     concept_id = vocabulary.concepts[details.name]
     concept = Concept.objects.get(pk=concept_id)
-    broader, narrower, related = (
-        {vocabulary.concepts[name] for name in names} - {concept_id}
-        for names in (details.broader, details.narrower, details.related)
-    )
+    linked = {
+        column: {vocabulary.concepts[name] for name in getattr(details, column.removesuffix("_ids"))} - {concept_id}
+        for column in _INVERSE
+    }
     changes: dict[str, object] = {
         "concept_type": concept.concept_type or details.concept_type,
         **_joined_texts(concept, details),
         "weight": details.weight if concept.weight is None else concept.weight,
-        "broader_ids": _joined_ids(concept.broader_ids, broader),
-        "narrower_ids": _joined_ids(concept.narrower_ids, narrower),
-        "related_ids": _joined_ids(concept.related_ids, related),
+        **{column: _joined_ids(getattr(concept, column), ids) for column, ids in linked.items()},
     }
     _change(concept, changes, vocabulary)
     terms_refresh(CONCEPTS, [concept_id])
-    for other in Concept.objects.filter(pk__in=broader | narrower | related):
-        back: dict[str, object] = {}
-        if other.pk in broader:
-            back["narrower_ids"] = _joined_ids(other.narrower_ids, {concept_id})
-        if other.pk in narrower:
-            back["broader_ids"] = _joined_ids(other.broader_ids, {concept_id})
-        if other.pk in related:
-            back["related_ids"] = _joined_ids(other.related_ids, {concept_id})
-        _change(other, back, vocabulary)
+    for other in Concept.objects.filter(pk__in=set().union(*linked.values())):
+        back = {_INVERSE[column] for column, ids in linked.items() if other.pk in ids}
+        _change(other, {column: _joined_ids(getattr(other, column), {concept_id}) for column in back}, vocabulary)
     return concept_id
 
 

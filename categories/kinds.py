@@ -16,6 +16,8 @@ from categories.queries import (
 )
 from categories.texts import Projects
 
+VocabularyRow = CategoryNode | Term
+
 
 @dataclass(frozen=True, slots=True)
 class VocabularyKind:
@@ -31,8 +33,8 @@ class VocabularyKind:
     """The array of linked ids on a memory."""
     memory_path_column: str
     """The array of linked ids with their ancestors; `memory_column` where there is no hierarchy."""
-    labels: Callable[[Collection[int]], dict[int, str]]
-    """Labels by id, as filters and addresses have them."""
+    terms: Callable[[Collection[int]], Mapping[int, VocabularyRow]]
+    """The rows of ids, by id."""
     resolve: Callable[[Collection[str], Projects], Mapping[str, tuple[CategoryNode, ...] | tuple[Term, ...]]]
     """The rows that each name refers to, for a viewer of some projects."""
     relations: Mapping[str, str] = field(default_factory=dict)
@@ -51,17 +53,9 @@ class VocabularyKind:
         """The column of the link table that refers to a row of this vocabulary."""
         return f"{self.name}_id"
 
-
-def _category_labels(ids: Collection[int]) -> dict[int, str]:
-    return {pk: node.path for pk, node in category_nodes(ids).items()}
-
-
-def _concept_labels(ids: Collection[int]) -> dict[int, str]:
-    return {pk: term.value for pk, term in concept_terms(ids).items()}
-
-
-def _entity_labels(ids: Collection[int]) -> dict[int, str]:
-    return {pk: term.value for pk, term in entity_terms(ids).items()}
+    def labels(self, ids: Collection[int]) -> dict[int, str]:
+        """Labels by id, as filters and addresses have them."""
+        return {pk: term.value for pk, term in self.terms(ids).items()}
 
 
 VOCABULARIES = {
@@ -75,7 +69,7 @@ VOCABULARIES = {
             label_column="path",
             memory_column="category_ids",
             memory_path_column="category_path_ids",
-            labels=_category_labels,
+            terms=category_nodes,
             resolve=resolve_categories,
             relations={"related_ids": "related_ids"},
         ),
@@ -87,7 +81,7 @@ VOCABULARIES = {
             label_column="name",
             memory_column="concept_ids",
             memory_path_column="concept_ids",
-            labels=_concept_labels,
+            terms=concept_terms,
             resolve=resolve_concepts,
             relations={"related_ids": "related_ids", "broader_ids": "narrower_ids", "narrower_ids": "broader_ids"},
         ),
@@ -99,7 +93,7 @@ VOCABULARIES = {
             label_column="name",
             memory_column="entity_ids",
             memory_path_column="entity_ids",
-            labels=_entity_labels,
+            terms=entity_terms,
             resolve=resolve_entities,
         ),
     )

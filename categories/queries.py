@@ -42,6 +42,15 @@ class CategoryNode:
     names: tuple[str, ...]
     parent_id: int | None
     depth: int
+    type = ""
+
+    @property
+    def value(self) -> str:
+        return self.path
+
+    @property
+    def label(self) -> str:
+        return self.path
 
 
 class TreeNode(NamedTuple):
@@ -62,6 +71,7 @@ class Term:
     value: str
     label: str
     type: str = ""
+    names = ()
 
 
 # Postgres folds both sides: Python's lower case differs for some letters. Each statement gives the name, the rank of

@@ -5,28 +5,27 @@ so that two writers who add the same name at the same time end up with one row.
 """
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from access.viewer import Viewer
+from categories.kinds import VOCABULARIES
 from categories.models import Category, FormerPath, TagAlias
 from categories.paths import CategoryPath, fold_name, parse_path, slug_of, spellings
-from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, terms_refresh
+from categories.searched_terms import CATEGORIES, CONCEPTS, ENTITIES, SearchableTable, terms_refresh
 from categories.texts import READABLE_ALIASES, LocalName, Projects, as_array, known_terms, local_names, row_holds
-from categories.turns import take_turn
-from web.distribution import is_distributed
+from cluster import is_distributed, take_turn
 from web.errors import Refusal
 from web.sql import execute, fetch
 
-Name = TypeVar("Name")
 EntityKey = tuple[str, str]
 """An entity's type and name."""
 
 # Writers of memories share this lock; changes to the rows that links point to hold it exclusively.
 VOCABULARY_LOCK = 0x766F636162
 # For a writer in a cluster, in seconds.
-_LONGEST_WAIT = 10.0
+LONGEST_WAIT = 10.0
 
 
 class VocabularyBusyError(Refusal):
@@ -138,16 +137,14 @@ class Vocabulary:
         return None if visible is None else visible | ({self.project_id} if self.project_id is not None else set())
 
 
-def vocabulary_lock_shared(*, seconds: float = _LONGEST_WAIT) -> None:
+def vocabulary_lock_shared(*, seconds: float = LONGEST_WAIT) -> None:
     """Prevent changes to the vocabulary until the transaction ends. Call it before reading links.
 
     In a cluster writers go one at a time, and a wait of more than some seconds raises VocabularyBusyError: each server
     has the vocabulary, lets one writer change a table of it, and knows no limit for the wait of others.
     """
-    if is_distributed():
-        _turn_wait(seconds)
-        return
-    execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
+    if not writers_turn(seconds=seconds):
+        execute("SELECT pg_advisory_xact_lock_shared(%s)", [VOCABULARY_LOCK])
 
 
 def vocabulary_lock(*, seconds: float = math.inf) -> None:
@@ -155,26 +152,23 @@ def vocabulary_lock(*, seconds: float = math.inf) -> None:
 
     In a cluster a wait of more than some seconds raises VocabularyBusyError; elsewhere set a `lock_timeout`.
     """
-    if is_distributed():
-        _turn_wait(seconds)
-        return
-    execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
+    if not writers_turn(seconds=seconds):
+        execute("SELECT pg_advisory_xact_lock(%s)", [VOCABULARY_LOCK])
 
 
-def writers_turn() -> None:
-    """In a cluster, wait until no other writer is at work, until the transaction ends; on one machine, do nothing.
+def writers_turn(*, seconds: float = math.inf) -> bool:
+    """In a cluster, wait until no other writer is at work, until the transaction ends, and return True; on one machine,
+    do nothing.
 
     Call it before the first statement that writes rows of memories besides their services: vectors, places on maps,
     recalls. Such a statement locks the memories and all tables that they refer to, one server after the other, and
     would meet a writer that has locked the next one.
     """
-    if is_distributed():
-        _turn_wait(math.inf)
-
-
-def _turn_wait(seconds: float) -> None:
+    if not is_distributed():
+        return False
     if not take_turn(VOCABULARY_LOCK, seconds):
         raise VocabularyBusyError
+    return True
 
 
 def local_names_match(
@@ -401,129 +395,106 @@ def _joints(path: str) -> list[int]:
 
 def concepts_ensure(*, concepts: Iterable[ConceptKey], vocabulary: Vocabulary) -> None:
     """Make or match concepts by name or alias; adds every name to `vocabulary.concepts`."""
-    wanted = {concept.name: concept for concept in concepts if concept.name not in vocabulary.concepts}
-    if not wanted:
-        return
-    vocabulary.concepts.update(_concept_ids(list(wanted), vocabulary))
-    if not (missing := sorted((name for name in wanted if name not in vocabulary.concepts), key=_lock_order)):
-        return
-    equals = _first_of_equals(missing, fold_name)
-    new = list(dict.fromkeys(equals.values()))
-    vocabulary.refuse_many(len(new))
-    made_rows = fetch(
-        "INSERT INTO categories_concept (name, concept_type, aliases, description, broader_ids, narrower_ids,"
-        " related_ids, weight, batch_id, created_at)"
-        " SELECT name, type, '{}', '', '{}', '{}', '{}', NULL, %s, now()"
-        " FROM unnest(%s::text[], %s::text[]) AS made (name, type) ON CONFLICT (lower(name)) DO NOTHING"
-        " RETURNING id",
-        [vocabulary.batch_id, new, [wanted[name].concept_type for name in new]],
-    )
-    vocabulary.count("concepts", len(made_rows))
-    made = _concept_ids(new, None)
-    terms_refresh(CONCEPTS, made.values())
-    vocabulary.concepts.update({name: made[first] for name, first in equals.items()})
-
-
-def _concept_ids(names: list[str], vocabulary: Vocabulary | None) -> dict[str, int]:
-    """Look up `concept_name_unique`, then, with a vocabulary, the few aliases."""
-    found: dict[str, int] = dict(
-        fetch(
-            f"SELECT wanted.name, concept.id FROM {_FORMS}"
-            " JOIN categories_concept concept ON lower(concept.name) = lower(wanted.form) ORDER BY wanted.place DESC",
-            _forms(names),
-        )
-    )
-    if vocabulary is None:
-        return found
-    if rest := [name for name in names if vocabulary.is_limited or name not in found]:
-        rows = fetch(
-            "SELECT wanted.name, concept.id"
-            f" FROM categories_concept concept, unnest({_aliases('concept', vocabulary)}) alias,"
-            f" {_FORMS} WHERE concept.aliases <> '{{}}' AND lower(alias) = lower(wanted.form) ORDER BY 2 DESC",
-            {**_forms(rest), "projects": as_array(vocabulary.readers)},
-        )
-        found |= _of_known("concept", rows, vocabulary, found)
-    return found
+    wanted = {("", key.name): key.concept_type for key in concepts if key.name not in vocabulary.concepts}
+    found = _terms_ensure(_CONCEPTS, wanted, vocabulary)
+    vocabulary.concepts.update({name: concept_id for (_, name), concept_id in found.items()})
 
 
 def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) -> None:
     """Make or match entities by name or alias within their type; adds every key to `vocabulary.entities`."""
-    wanted = {entity for entity in entities if entity not in vocabulary.entities}
-    if not wanted:
-        return
-    vocabulary.entities.update(_entity_ids(list(wanted), vocabulary))
-    missing = sorted(
-        (entity for entity in wanted if entity not in vocabulary.entities),
-        key=lambda entity: (entity[0], _lock_order(entity[1])),
-    )
-    if not missing:
-        return
-    equals = _first_of_equals(missing, lambda entity: (entity[0], fold_name(entity[1])))
-    new = list(dict.fromkeys(equals.values()))
-    vocabulary.refuse_many(len(new))
-    made_rows = fetch(
+    wanted = {key: key[0] for key in entities if key not in vocabulary.entities}
+    vocabulary.entities.update(_terms_ensure(_ENTITIES, wanted, vocabulary))
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """How terms with a unique name are found and made. Where types do not count, that of a key is empty."""
+
+    terms: SearchableTable
+    same_name: str
+    same_alias: str
+    make: str
+    """Takes the batch, the types and the names. The names that another writer has made meanwhile are left out."""
+
+
+_CONCEPTS = _Named(
+    terms=CONCEPTS,
+    same_name="lower(term.name) = lower(wanted.form)",
+    same_alias="lower(alias) = lower(wanted.form)",
+    make=(
+        "INSERT INTO categories_concept (name, concept_type, aliases, description, broader_ids, narrower_ids,"
+        " related_ids, weight, batch_id, created_at)"
+        " SELECT name, type, '{}', '', '{}', '{}', '{}', NULL, %s, now()"
+        " FROM unnest(%s::text[], %s::text[]) AS made (type, name) ON CONFLICT (lower(name)) DO NOTHING RETURNING id"
+    ),
+)
+_ENTITIES = _Named(
+    terms=ENTITIES,
+    same_name="lower(term.name) = lower(wanted.form) AND term.entity_type = wanted.type",
+    # An entity that was merged into another type is an alias `type:name` there.
+    same_alias=(
+        "(lower(alias) = lower(wanted.form) AND term.entity_type = wanted.type"
+        " OR lower(alias) = lower(wanted.type || ':' || wanted.form))"
+    ),
+    make=(
         "INSERT INTO categories_entity (name, entity_type, aliases, description, batch_id, created_at)"
         " SELECT name, type, '{}', '', %s, now() FROM unnest(%s::text[], %s::text[]) AS made (type, name)"
-        " ON CONFLICT (lower(name), entity_type) DO NOTHING RETURNING id",
-        [vocabulary.batch_id, [kind for kind, _ in new], [name for _, name in new]],
-    )
-    vocabulary.count("entities", len(made_rows))
-    made = _entity_ids(new, None)
-    terms_refresh(ENTITIES, made.values())
-    vocabulary.entities.update({entity: made[first] for entity, first in equals.items()})
+        " ON CONFLICT (lower(name), entity_type) DO NOTHING RETURNING id"
+    ),
+)
 
 
-def _entity_ids(entities: list[EntityKey], vocabulary: Vocabulary | None) -> dict[EntityKey, int]:
-    """Look up `entity_name_type_unique`, then, with a vocabulary, the few aliases."""
-    rows = fetch(
-        f"SELECT wanted.type, wanted.name, entity.id FROM {_TYPED_FORMS}"
-        " JOIN categories_entity entity ON lower(entity.name) = lower(wanted.form) AND entity.entity_type = wanted.type"
-        " ORDER BY wanted.place DESC",
-        _typed_forms(entities),
-    )
-    found: dict[EntityKey, int] = {(kind, name): entity_id for kind, name, entity_id in rows}
-    if vocabulary is None:
+def _terms_ensure(named: _Named, wanted: Mapping[EntityKey, str], vocabulary: Vocabulary) -> dict[EntityKey, int]:
+    """The ids of keys; those that are missing are made, each with its type in `wanted`."""
+    if not wanted:
+        return {}
+    found = _term_ids(named, wanted, vocabulary)
+    # Two writers of the same names lock in one order and cannot deadlock.
+    missing = sorted(wanted.keys() - found.keys(), key=lambda key: (key[0], key[1].lower(), key[1]))
+    if not missing:
         return found
-    if rest := [entity for entity in entities if vocabulary.is_limited or entity not in found]:
-        rows = fetch(
-            "SELECT wanted.type, wanted.name, entity.id"
-            f" FROM categories_entity entity, unnest({_aliases('entity', vocabulary)}) alias, {_TYPED_FORMS}"
-            # An entity that was merged into another type is an alias `type:name` there.
-            " WHERE entity.aliases <> '{}'"
-            " AND (lower(alias) = lower(wanted.form) AND entity.entity_type = wanted.type"
-            " OR lower(alias) = lower(wanted.type || ':' || wanted.form)) ORDER BY 3 DESC",
-            {**_typed_forms(rest), "projects": as_array(vocabulary.readers)},
-        )
-        aliased = [((kind, name), entity_id) for kind, name, entity_id in rows]
-        found |= _of_known("entity", aliased, vocabulary, found)
-    return found
-
-
-def _first_of_equals(names: Sequence[Name], key: Callable[[Name], Hashable]) -> dict[Name, Name]:
-    """Each name with the first one of the same key."""
-    first: dict[Hashable, Name] = {}
-    return {name: first.setdefault(key(name), name) for name in names}
+    first: dict[EntityKey, EntityKey] = {}
+    equals = {key: first.setdefault((key[0], fold_name(key[1])), key) for key in missing}
+    new = list(first.values())
+    vocabulary.refuse_many(len(new))
+    made_rows = fetch(named.make, [vocabulary.batch_id, [wanted[key] for key in new], [name for _, name in new]])
+    vocabulary.count(VOCABULARIES[named.terms.kind].plural, len(made_rows))
+    made = _term_ids(named, new, None)
+    terms_refresh(named.terms, made.values())
+    return found | {key: made[equal] for key, equal in equals.items()}
 
 
 # The forms under which a name may be stored; the first has the place 0.
-_FORMS = "unnest(%(names)s::text[], %(forms)s::text[], %(places)s::int[]) AS wanted (name, form, place)"
-_TYPED_FORMS = (
+_FORMS = (
     "unnest(%(types)s::text[], %(names)s::text[], %(forms)s::text[], %(places)s::int[])"
     " AS wanted (type, name, form, place)"
 )
 
 
-def _forms(names: Iterable[str]) -> dict[str, list[Any]]:
+def _term_ids(named: _Named, keys: Iterable[EntityKey], vocabulary: Vocabulary | None) -> dict[EntityKey, int]:
+    """Look up the unique index on the names, then, with a vocabulary, the few aliases."""
+    table = named.terms.table
+    rows = fetch(
+        f"SELECT wanted.type, wanted.name, term.id FROM {_FORMS} JOIN {table} term ON {named.same_name}"
+        " ORDER BY wanted.place DESC",
+        _forms(keys),
+    )
+    found: dict[EntityKey, int] = {(kind, name): term_id for kind, name, term_id in rows}
+    if vocabulary is None:
+        return found
+    if rest := [key for key in keys if vocabulary.is_limited or key not in found]:
+        rows = fetch(
+            f"SELECT wanted.type, wanted.name, term.id FROM {table} term,"
+            f" unnest({_aliases('term', vocabulary)}) alias, {_FORMS}"
+            f" WHERE term.aliases <> '{{}}' AND {named.same_alias} ORDER BY 3 DESC",
+            {**_forms(rest), "projects": as_array(vocabulary.readers)},
+        )
+        aliased = [((kind, name), term_id) for kind, name, term_id in rows]
+        found |= _of_known(named.terms.kind, aliased, vocabulary, found)
+    return found
+
+
+def _forms(keys: Iterable[EntityKey]) -> dict[str, list[Any]]:
     """The parameters of `_FORMS`."""
-    return _typed_forms(("", name) for name in names)
-
-
-def _typed_forms(entities: Iterable[EntityKey]) -> dict[str, list[Any]]:
-    """The parameters of `_TYPED_FORMS`."""
-    rows = [(kind, name, form, at) for kind, name in entities for at, form in enumerate(spellings(name))]
+    rows = [(kind, name, form, at) for kind, name in keys for at, form in enumerate(spellings(name))]
     return {key: [row[at] for row in rows] for at, key in enumerate(("types", "names", "forms", "places"))}
-
-
-def _lock_order(name: str) -> tuple[str, str]:
-    """The order of inserts: two writers of the same names lock in one order and cannot deadlock."""
-    return (name.lower(), name)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from django.db.models import Q
 
 from categories.models import LocalText
-from web.distribution import is_distributed
+from cluster import is_distributed
 from web.sql import fetch, fetch_column
 
 Projects = frozenset[int] | None

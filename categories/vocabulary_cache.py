@@ -4,7 +4,6 @@ The tree is read again when the hash of all categories changes: every write of a
 corpus, but few of them add a category.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from django.db import connection
 
+from categories.models import Category, FormerPath
 from categories.names import DataRevision
 from categories.paths import clean_name, fold_name, slug_path
 from categories.texts import AliasProjects, Projects, TermTexts, as_projects, category_texts, holds, readable
@@ -83,13 +82,13 @@ class Tree:
             parent = node.parent_id if node.parent_id in self.nodes else None
             self.children[parent].append(node.id)
             self._by_path[node.path] = [node.id]
-            self._by_name[_folded(node.name)].append(node.id)
-            for alias in {_folded(alias) for alias in node.aliases}:
+            self._by_name[fold_name(node.name)].append(node.id)
+            for alias in {fold_name(alias) for alias in node.aliases}:
                 self._by_alias[alias].append(node.id)
 
     def resolve(self, name: str, is_visible: Callable[[int], bool]) -> list[int]:
         """Categories by slug path, else by name, id or alias, ignoring case."""
-        wanted = _folded(name)
+        wanted = fold_name(name)
         for found in (
             self._by_path.get(slug_path(name), ()),
             self._by_former.get(slug_path(name), ()),
@@ -158,10 +157,6 @@ class Tree:
         return [self.nodes[pk] for pk in ids if pk in self.nodes and is_visible(pk)]
 
 
-def _folded(name: str) -> str:
-    return fold_name(name)
-
-
 # By the revision of the corpus, which is cheap to read, and by the hash of all categories, which changes seldom.
 _by_revision = RevisionCache[tuple[object, ...], Tree](1)
 _by_hash = RevisionCache[tuple[object, ...], Tree](1)
@@ -188,21 +183,13 @@ def _tree_of_hash(revision: DataRevision) -> Tree:
 
 
 def _read() -> Tree:
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {_COLUMNS} FROM categories_category ORDER BY path")
-        rows = cursor.fetchall()
-        cursor.execute("SELECT path, category_id, project_ids FROM categories_formerpath")
-        former = cursor.fetchall()
-    nodes = (
-        CachedCategory(
-            *(pk, path, name, parent_id, depth, description, tuple(aliases), tuple(related)),
-            alias_projects=None if held is None else json.loads(held),
-            description_projects=as_projects(described),
-        )
-        for pk, path, name, parent_id, depth, description, aliases, related, held, described in rows
-    )
+    nodes = Category.objects.order_by("path").values_list(*_COLUMNS.split(", "))
+    former = list(FormerPath.objects.values_list("path", "category_id", "project_ids"))
     return Tree(
-        nodes,
+        (
+            CachedCategory(*(*own, tuple(aliases), tuple(related), held, as_projects(described)))
+            for *own, aliases, related, held, described in nodes
+        ),
         {path: [pk] for path, pk, _ in former},
         {path: frozenset(held) for path, _, held in former if held is not None},
     )

@@ -18,9 +18,8 @@ from search.cross_encoder import load_in_background as load_cross_encoder  # noq
 from search.warmup import warm_in_background  # noqa: E402
 from web.bodies import BodyReader  # noqa: E402
 from web.exchange import ExchangeApplication  # noqa: E402
-from web.handler import SiteHandler  # noqa: E402
-from web.health import HealthEndpoints  # noqa: E402
-from web.mount import MountedApplication  # noqa: E402
+from web.handler import MountedApplication, SiteHandler  # noqa: E402
+from web.outages import HealthEndpoints  # noqa: E402
 from web.serving import steady_memory  # noqa: E402
 
 # Whatever is inside of the reader of bodies need not wait for a client that sends slowly.

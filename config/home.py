@@ -17,6 +17,7 @@ OWN = (
     "bench",  # of earlier versions, as is the next
     "evaluation",
     "index",
+    "installing-embeddings",
     "lab",
     "metrics",
     "postgres.*",

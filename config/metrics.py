@@ -28,7 +28,7 @@ from search.engines import index_state
 from search.engines.index.outbox import backlog
 from web.admission import light_requests, requests
 from web.exchange import Application, Exchange, ExchangeApplication, Message, Receive, Send, set_route
-from web.health import database_answers
+from web.outages import database_answers
 from web.processes import ended
 from web.version import VERSION
 

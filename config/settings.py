@@ -232,7 +232,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     # Last, and synchronous: Django's own middleware then runs in the view's thread without switches.
     "web.middleware.sign_in_redirect_for_htmx",
-    "web.resend.keep_what_was_sent",
+    "web.middleware.keep_what_was_sent",
 ]
 
 # The port and the number of web processes of `up`.
@@ -257,7 +257,6 @@ TEMPLATES: list[dict[str, Any]] = [
                 *_CONTEXT_PROCESSORS[1:],
                 "explorer.http.menu",
                 "curation.suggestions.menu.open_questions",
-                "web.context.command",
             ],
         },
     },
@@ -266,7 +265,7 @@ TEMPLATES: list[dict[str, Any]] = [
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates" / "django"],
         "APP_DIRS": True,
-        "OPTIONS": {"context_processors": _CONTEXT_PROCESSORS, "builtins": ["web.page_parts"]},
+        "OPTIONS": {"context_processors": _CONTEXT_PROCESSORS, "builtins": ["web.templates"]},
     },
 ]
 
@@ -324,7 +323,7 @@ SECURE_HSTS_SECONDS = env_int("HSTS_SECONDS", 0, low=0, high=63_072_000)
 SECURE_COOKIES = env_bool("SECURE_COOKIES", BEHIND_TLS_PROXY)
 SESSION_COOKIE_SECURE = SECURE_COOKIES
 CSRF_COOKIE_SECURE = SECURE_COOKIES
-CSRF_FAILURE_VIEW = "web.resend.refuse_forged_form"
+CSRF_FAILURE_VIEW = "web.middleware.refuse_forged_form"
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024

@@ -16,8 +16,8 @@ from curation.tag_edits import clean_tag
 from curation.working_copy import CurationRefusedError, Relink, StateChange, TermRef, WorkingCopy
 from memories.models import Memory
 from memories.queries import visible_to
+from search.engines import postgres_engine
 from search.engines.base import Filter
-from search.engines.postgres import PostgresEngine
 from search.plan import resolve_query
 from search.query import SearchQuery, Sort
 from text.formatting import listed, number
@@ -258,7 +258,7 @@ def matching_ids(
 
     Refuses more than `most`. Of those that do not have the term `having`, given with its kind, some may be left out.
     """
-    engine = PostgresEngine()
+    engine = postgres_engine()
     resolved = resolve_query(engine, query, viewer, datetime.now(UTC), lenient=True)
     plan = resolved.plan
     if having is not None and plan.filter(having[0]) is None:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from access.viewer import Viewer
-from categories.queries import category_nodes, concept_terms, entity_terms
+from categories.kinds import VOCABULARIES
 from curation.forms import INTO_PARENTS, term_name
 from curation.pages import plural_of
 from curation.queries import TermNotFoundError, counts_of, find_term, not_found_message
@@ -117,8 +117,5 @@ def _doubts(types: Set[str]) -> Iterator[Notice]:
 
 def _names_to_merge(kind: str, refs: Iterable[TermRef]) -> dict[TermRef, tuple[str, str]]:
     """The names and the types of terms that have a row; of categories their whole paths."""
-    ids = [int(ref) for ref in refs]
-    if kind == "category":
-        return {pk: (" / ".join(node.names), "") for pk, node in category_nodes(ids).items()}
-    terms = (concept_terms if kind == "concept" else entity_terms)(ids)
-    return {pk: (term.label, term.type) for pk, term in terms.items()}
+    terms = VOCABULARIES[kind].terms([int(ref) for ref in refs])
+    return {pk: (" / ".join(term.names) or term.label, term.type) for pk, term in terms.items()}

@@ -20,11 +20,11 @@ from django.utils.timezone import get_default_timezone
 from django_htmx.middleware import HtmxDetails
 
 from access.viewer import Viewer, viewer_of_user
-from explorer.explore.arrangement import Arrangement
-from explorer.page_query import PageQuery
+from explorer.page_query import Arrangement, PageQuery
 from search.query import ALIASES
 from search.saved_views import default_view_id, openable_views
 from text.formatting import number, zone_names
+from web import command_line
 from web.params import Pair, Params, pairs_of
 from web.templates import render_block
 from web.timing import Stopwatch, server_timing
@@ -71,14 +71,15 @@ def keep_arrangement(request: HttpRequest, response: HttpResponse, arrangement: 
         response.delete_cookie(_FACETS_COOKIE, samesite="Lax")
 
 
-def menu(request: HttpRequest) -> dict[str, Callable[[], object]]:
-    """Context processor for the menu. Its values are lazy: pages without a menu do not query them."""
+def menu(request: HttpRequest) -> dict[str, Callable[[], object] | str]:
+    """Context processor for the menu, and the program that runs commands. Pages without a menu query nothing."""
     viewer = cache(lambda: page_viewer(request))
     return {
         "may_curate": lambda: "curate" in viewer().scopes,
         "may_write": lambda: "write" in viewer().scopes,
         "may_administer": lambda: "admin" in viewer().scopes,
         "default_view": cache(lambda: _default_view(viewer())),
+        "command": command_line.command("").strip(),
     }
 
 

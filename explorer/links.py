@@ -1,6 +1,8 @@
-"""URLs of pages. Queries in them are in canonical form."""
+"""URLs of pages, and the results of a page for elsewhere. Queries in URLs are in canonical form."""
 
+import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -8,7 +10,10 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from categories.kinds import TERM_KINDS
+from explorer.page_query import PageQuery
 from search.query import SearchQuery, plain
+from search.result import SearchResult
+from text.formatting import number
 
 
 class Link(NamedTuple):
@@ -171,3 +176,62 @@ def toggle_url(query: SearchQuery, key: str, value: str) -> str:
 def narrowed(query: SearchQuery, key: str, value: str) -> SearchQuery:
     """The query with one more selected value."""
     return query.with_() if value in query.selection(key).include else query.toggle(key, value)
+
+
+# Labels of the formats of `transfer.formats.export_registry`.
+FILES = {"jsonl": "JSON lines", "csv": "CSV", "markdown": "Markdown notes"}
+FILES_FOR_SYSTEMS = {
+    "claude-mem": "claude-mem",
+    "mcp-memory-service": "mcp-memory-service",
+    "mcp-memory": "MCP memory server",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A search as it is called elsewhere."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOut:
+    """The menu to take results elsewhere. There are no files of a total that is a lower bound."""
+
+    label: str
+    files: tuple[Link, ...]
+    calls: tuple[Call, ...]
+    for_systems: tuple[Link, ...] = ()
+    """The files that other memory systems import."""
+
+
+def build_take_out(query: PageQuery, result: SearchResult, site: str) -> TakeOut:
+    """The menu of a page. `site` is the address of the server."""
+    plain = query.search.with_(sort=None, page_size=25)
+    # An export without any filter has every state; the page has these.
+    matching = plain if plain.state or plain.not_state else plain.with_(state=plain.default_states)
+    matching = matching.with_(facet_scope=SearchQuery().facet_scope, bucket=SearchQuery().bucket)
+    exact = not (query.is_unified or result.at_least) and result.total
+    address = f"{path_of('api:export')}?{matching.querystring()}"
+
+    def links(labels: dict[str, str]) -> tuple[Link, ...]:
+        return tuple(Link(label, f"{address}&format={name}") for name, label in labels.items() if exact)
+
+    parameters = plain.querystring()
+    search = f"{site}{path_of('api:api-root')}search{f'?{parameters}' if parameters else ''}"
+    return TakeOut(
+        label=f"Export {number(result.total)}…" if exact else "Use elsewhere…",
+        files=links(FILES),
+        calls=(
+            Call("With the API", f'curl -H "Authorization: Bearer $KEY" "{search}"'),
+            Call("With an agent (MCP)", f"search {json.dumps(search_arguments(plain), ensure_ascii=False)}"),
+        ),
+        for_systems=links(FILES_FOR_SYSTEMS),
+    )
+
+
+def search_arguments(query: SearchQuery) -> dict[str, object]:
+    """The arguments of the tool `search`."""
+    applied = query.applied()
+    return {"query": applied.pop("q"), **applied} if "q" in applied else applied

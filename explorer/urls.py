@@ -6,11 +6,9 @@ from explorer.categories.views import category_browser
 from explorer.compare import views as compare_view
 from explorer.explore import query_views, views
 from explorer.map import views as map_view
-from explorer.memory import edit_views
 from explorer.memory import views as memory_views
 from explorer.sessions import views as session_views
 from explorer.status import views as status_views
-from explorer.views import feeds as view_feeds
 from explorer.views import views as saved_view_pages
 
 app_name = "explorer"
@@ -26,10 +24,10 @@ urlpatterns = [
     path("map/tile/", map_view.tile, name="map_tile"),
     path("map/at/", map_view.at, name="map_at"),
     path("facets/<key>/", query_views.facet_values, name="facet_values"),
-    path("m/new/", edit_views.new, name="new"),
+    path("m/new/", memory_views.new, name="new"),
     path("m/<int:memory_id>/", memory_views.detail, name="memory"),
-    path("m/<int:memory_id>/edit/", edit_views.edit, name="edit"),
-    path("m/<int:memory_id>/state/", edit_views.set_state, name="set_state"),
+    path("m/<int:memory_id>/edit/", memory_views.edit, name="edit"),
+    path("m/<int:memory_id>/state/", memory_views.set_state, name="set_state"),
     path("m/<int:memory_id>/similar/", memory_views.similar, name="similar"),
     path("m/<int:memory_id>/history/<event>/restore/", memory_views.restore_version, name="restore_version"),
     path("views/", saved_view_pages.views, name="views"),
@@ -38,8 +36,8 @@ urlpatterns = [
     path("views/<int:view_id>/edit/", saved_view_pages.edit_view, name="edit_view"),
     path("views/<int:view_id>/mark/", saved_view_pages.mark_view, name="mark_view"),
     path("views/<int:view_id>/delete/", saved_view_pages.delete_view, name="delete_view"),
-    path("views/<int:view_id>/feed/", view_feeds.feed_settings, name="view_feed"),
-    path("feed/", view_feeds.feed, name="feed"),
+    path("views/<int:view_id>/feed/", saved_view_pages.feed_settings, name="view_feed"),
+    path("feed/", saved_view_pages.feed, name="feed"),
     path("sessions/", session_views.sessions, name="sessions"),
     path("sessions/<int:session_id>/", session_views.session, name="session"),
     path("status/", status_views.status, name="status"),

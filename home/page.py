@@ -14,7 +14,7 @@ from explorer.explore.histogram_plot import Plot, build_plot
 from explorer.links import Link, explore_url, filter_url
 from explorer.listings import SessionsRequest
 from explorer.sessions.page import build_sessions, sessions_url
-from explorer.views.page import build_rows
+from explorer.views.page import new_link
 from home.overview import FIRST_SPAN, STRIP_WEEKS, Overview, Slice, strip_start
 from search.histogram import bucket_end
 from search.query import Interval
@@ -89,7 +89,7 @@ def home_context(
             (review_url(ReviewQuery.from_mapping({"kind": kind})), label, count)
             for kind, label, count in found.questions[:6]
         ],
-        "views": build_rows(found.views, found.view_counts),
+        "new_link": new_link,
         "sessions": [(row, one.session.begun_at) for one, row in zip(found.sessions.rows, rows, strict=True)],
         "all_sessions_url": sessions_url(),
         "spark": _spark,

@@ -1,6 +1,6 @@
 """The home page."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -11,11 +11,30 @@ from django.views.decorators.http import require_safe
 from access.viewer import may_write_everything
 from explorer.explore.page import problem_notices
 from explorer.http import page_viewer, private, request_pairs
+from home.models import Visit
 from home.overview import FIRST_SPAN, HomeRequest, overview
 from home.page import home_context
-from home.visits import visit_record
 from transfer.queries import is_empty, only_sample
 from transfer.views import import_context
+
+# Looks within this time of the last one belong to the same visit.
+_ONE_VISIT = timedelta(minutes=30)
+# A look is recorded at most this often.
+_STAMP_EVERY = timedelta(minutes=1)
+
+
+def visit_record(*, user_id: int, now: datetime) -> datetime | None:
+    """Record a look at the home page. Returns the end of the visit before this one; None for the first."""
+    visit, is_new = Visit.objects.get_or_create(user_id=user_id, defaults={"last_at": now})
+    if is_new:
+        return None
+    pause = now - visit.last_at
+    if pause > _STAMP_EVERY:
+        if pause > _ONE_VISIT:
+            visit.before_at = visit.last_at
+        visit.last_at = now
+        visit.save(update_fields=["last_at", "before_at"])
+    return visit.before_at
 
 
 @require_safe

@@ -8,7 +8,7 @@ class MemoriesConfig(AppConfig):
 
     def ready(self) -> None:
         from memories.checks import database_is_fit, model_fits
-        from web.mount import mount_is_free
+        from web.handler import mount_is_free
 
         register(mount_is_free)
         register(database_is_fit, Tags.database)

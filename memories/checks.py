@@ -12,10 +12,10 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import DatabaseError
 
+from cluster import engine_problem
 from memories.embedding.models import HASHED, dimensions_of, model_name
 from memories.embedding.vectors import column_dimensions
 from web.command_line import command
-from web.distribution import is_distributed
 
 MIN_SERVER = 16
 MIN_VECTOR = (0, 7)  # the first with halfvec
@@ -50,21 +50,8 @@ def database_is_fit(
         elif trouble := cannot_connect(connection):
             messages.append(trouble)
         else:
-            messages.extend(what_is_missing(connection) or index_of_a_cluster(alias))
+            messages.extend(what_is_missing(connection) or engine_problem(alias))
     return messages
-
-
-def index_of_a_cluster(alias: str) -> list[Error]:
-    """Refuse an index beside a cluster: no change would be recorded for it, so it would fall behind silently."""
-    if alias != DEFAULT_DB_ALIAS or settings.SEARCH_ENGINE == "postgres" or not is_distributed():
-        return []
-    return [
-        Error(
-            f"The memories are spread over a cluster, which SEARCH_ENGINE={settings.SEARCH_ENGINE} cannot follow.",
-            hint="Set SEARCH_ENGINE=postgres. See docs/growing.md.",
-            id="memories.E010",
-        )
-    ]
 
 
 def model_fits(

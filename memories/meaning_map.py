@@ -278,7 +278,6 @@ def read_anchors(layout: MapLayout) -> Anchors:
 
 
 def places_of(layout: MapLayout, ids: Ids) -> dict[int, tuple[int, int]]:
-    """The places of memories that have one."""
     rows = MapPlace.objects.filter(layout=layout, memory__in=ids.tolist()).values_list("memory_id", "x", "y")
     return {memory_id: (x, y) for memory_id, x, y in rows}
 

@@ -102,7 +102,6 @@ def check_area(value: str) -> str:
 
 
 def area_text(area: Area) -> str:
-    """An area as a parameter."""
     return "_".join([str(area.layout_id), *(f"{x}.{y}" for x, y in area.corners)])
 
 

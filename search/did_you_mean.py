@@ -104,7 +104,6 @@ def _smallest_set(
 
 
 def _removals(query: SearchQuery, resolved: ResolvedQuery) -> Iterator[_Removal]:
-    """Each filter of a query."""
     if query.text:
         label = f"the words “{query.text}”"
         yield _Removal("q", query.text, label, lambda q: q.with_(text=""), lambda p: p.without_text)

@@ -159,7 +159,6 @@ def _hit(row: _HitRow, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, Ca
 def _found(
     row: _HitRow, text: str, title_spans: _Spans, text_spans: _Spans, patterns: tuple[Pattern, ...], language: str
 ) -> tuple[FieldMatch, ...]:
-    """The words found in each field."""
     tags = ", ".join(row.tags)
     return tuple(
         FieldMatch(field, words)
@@ -189,7 +188,6 @@ def _patterns(plan: EngineQuery, project_id: int) -> tuple[Pattern, ...]:
 
 
 def _text(row: _HitRow) -> str:
-    """The text for the snippet."""
     text = plain_text(row.head)
     # Do not repeat a title that is the beginning of the text.
     if row.title and text.startswith(row.title):

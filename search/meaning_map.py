@@ -110,7 +110,7 @@ class Region:
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _RegionName:
     """A region before its name is looked up: the value of an engine, and its middle."""
 
     key: str
@@ -119,7 +119,7 @@ class _Named:
     y: int
 
 
-_regions = RevisionCache[tuple[object, ...], tuple[_Named, ...]](_KEPT_VIEWS, seconds=_KEPT_SECONDS)
+_regions = RevisionCache[tuple[object, ...], tuple[_RegionName, ...]](_KEPT_VIEWS, seconds=_KEPT_SECONDS)
 
 
 def map_field(query: SearchQuery, viewer: Viewer, colour: str, tile: Tile) -> MapField | None:
@@ -254,7 +254,7 @@ def map_regions(query: SearchQuery, viewer: Viewer, *, count_areas: bool = False
     return with_engine(_within_limits(ask), viewer, wait_for_index=False)
 
 
-def _named_regions(engine: Engine, resolved: ResolvedQuery, layout: tuple[int, int]) -> tuple[_Named, ...]:
+def _named_regions(engine: Engine, resolved: ResolvedQuery, layout: tuple[int, int]) -> tuple[_RegionName, ...]:
     """The regions of all memories that the viewer sees, cached for minutes: few new memories change no name."""
     projects = resolved.plan.project_ids
     key = (*resolved.revision.database, layout[0], projects)
@@ -263,11 +263,11 @@ def _named_regions(engine: Engine, resolved: ResolvedQuery, layout: tuple[int, i
     return _regions.get_or_make(key, lambda: _find_regions(engine, resolved, layout))
 
 
-def _find_regions(engine: Engine, resolved: ResolvedQuery, layout: tuple[int, int]) -> tuple[_Named, ...]:
+def _find_regions(engine: Engine, resolved: ResolvedQuery, layout: tuple[int, int]) -> tuple[_RegionName, ...]:
     plan = corpus_plan(resolved.plan.project_ids)
     requests = [FacetRequest(key, limit=_CANDIDATES) for key in _NAMED_BY]
     counted = engine.counts(plan, requests, zone=resolved.zone, now=resolved.now, days=False)
-    found: list[tuple[float, _Named]] = []
+    found: list[tuple[float, _RegionName]] = []
     for key, weight in _NAMED_BY.items():
         values = [value.value for value in counted.facets[key].values]
         if key == "entity":
@@ -277,10 +277,10 @@ def _find_regions(engine: Engine, resolved: ResolvedQuery, layout: tuple[int, in
         for value, squares in engine.map_cells(plan, layout, key, values).items():
             if placed := _region_of(squares):
                 size, x, y = placed
-                found.append((size * weight, _Named(key, value, x, y)))
+                found.append((size * weight, _RegionName(key, value, x, y)))
     # By size; ties by facet and value, so that every process names alike.
     found.sort(key=lambda one: (-one[0], one[1].key, str(one[1].value)))
-    kept: list[_Named] = []
+    kept: list[_RegionName] = []
     least = _APART * (MOST + 1) / _SIDE
     for _, region in found:
         if len(kept) < _REGIONS and all(math.hypot(region.x - k.x, region.y - k.y) >= least for k in kept):
@@ -307,7 +307,7 @@ def _region_of(squares: npt.NDArray[np.int64]) -> tuple[float, int, int] | None:
 
 
 def _counted_regions(
-    engine: Engine, resolved: ResolvedQuery, layout_id: int, named: Sequence[_Named]
+    engine: Engine, resolved: ResolvedQuery, layout_id: int, named: Sequence[_RegionName]
 ) -> tuple[Region, ...]:
     """The regions with their names and the matches that have their values; those without a match are left out."""
     plan = replace(resolved.plan, counts_results=True)

@@ -303,7 +303,6 @@ class SearchQuery(Params):
     # --- what is chosen --------------------------------------------------------------------------------------
 
     def selection(self, key: str) -> Selection:
-        """The selection in a facet."""
         values = self.__dict__
         include, exclude = values[key], values[f"not_{key}"]
         require_all = FACET[key].may_require_all and values[_ALL_SWITCH.get(key, f"{key}_all")]
@@ -504,7 +503,6 @@ class ExtraParams(Params):
 
 
 def dates_label(query: SearchQuery) -> str:
-    """The dates of a query in words."""
     first, last = query.date_from, query.date_to
     labels = [start_label(query.since)] if query.since else []
     if first and last:

@@ -346,5 +346,4 @@ def saved_view_delete(*, view: SavedView, viewer: Viewer) -> bool:
 
 
 def _audit_fields(view: SavedView) -> dict[str, object]:
-    """The fields of a view for the audit trail."""
     return {"owner": view.owner_id, **{name: getattr(view, name) for name in _FIELDS}}

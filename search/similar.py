@@ -82,8 +82,6 @@ class SharedTerms:
 
 @dataclass(frozen=True, slots=True)
 class SimilarMemory:
-    """A similar memory."""
-
     hit: Hit
     similarity: float
     is_duplicate: bool

@@ -75,7 +75,6 @@ class Asked:
         return keys.pop() if len(keys) == 1 and keys <= FACET.keys() else SEARCHES
 
     def parameters(self) -> list[Pair]:
-        """The canonical pairs."""
         pairs = [*self.shared.parameters(), *self.request.parameters()]
         for prefix, own in (("a", self.a), ("b", self.b)):
             pairs += [(f"{prefix}.{key}", value) for key, value in (own.parameters() if own else ())]

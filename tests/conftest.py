@@ -7,12 +7,12 @@ import pytest
 from django.db import connection
 from django.test import TransactionTestCase
 
-from access.limits import attempts, buckets, seen_keys, wrong_keys
+from access.limits import attempts, buckets, wrong_keys
 from config.home import folder_mode
 from memories import recalls
 from memories.embedding import query
 from tests import cluster, database
-from web import health
+from web import outages
 from web.cache import clear_caches
 
 # How long an example takes depends on what else the machine does.
@@ -29,10 +29,9 @@ def _nothing_kept():
     buckets.forget()
     attempts.forget()
     wrong_keys.forget()
-    seen_keys.forget()
     yield
     # The database is dropped after the last test.
-    health.close_probe()
+    outages.close_probe()
 
 
 def pytest_generate_tests(metafunc):

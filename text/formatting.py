@@ -239,7 +239,6 @@ def start_of(value: str, zone: tzinfo, now: datetime) -> datetime | None:
 
 
 def start_label(value: str) -> str:
-    """A start in words."""
     if is_span(value):
         return span_label(value)
     return f"since {value if value in _DAYS_AGO else date_text(value)}"

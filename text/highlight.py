@@ -128,7 +128,6 @@ def matched_spans(text: str, patterns: tuple[Pattern, ...], language: str) -> li
 
 
 def _occurrences(text: str, tokens: list[str], wanted: set[str]) -> set[tuple[int, int]]:
-    """The spans of the wanted tokens."""
     spans: set[tuple[int, int]] = set()
     for token in wanted:
         # Where no longer token contains it, which is usual, there is no need to look for the tokens between.
@@ -168,7 +167,6 @@ def _wanted(pattern: Pattern) -> list[_Searched]:
 
 
 def segments(text: str, spans: list[tuple[int, int]]) -> tuple[MarkedText, ...]:
-    """Split a text at the spans."""
     cuts: list[MarkedText] = []
     at = 0
     for start, end in spans:
@@ -272,7 +270,6 @@ def _overlaps(title: str, spans: Iterable[tuple[int, int]], start: int, end: int
 
 
 def _shown(title: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """The spans of a title that are shown."""
     end = len(title) if end is None else end
     if not start and (end > _LONGEST or not _MARKS.search(title)):
         yield start, end

@@ -19,6 +19,7 @@ from django.utils import timezone
 from access.viewer import Viewer
 from categories.models import LocalText, MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
+from cluster import update_statistics
 from memories.models import Memory
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord
 from memories.resolve import SessionUse, names_ensure, names_of, record_snapshot, sessions_ensure
@@ -45,7 +46,6 @@ from transfer.renames import Renames
 from transfer.rows import Row, rows_finish, rows_write
 from transfer.state import ImportCounts, ImportObserver, ImportRun, WriteOptions
 from transfer.vocabulary import deferred_write
-from web.distribution import is_distributed
 from web.processes import rare_collections
 
 # Imports wait for each other, so that none misses the rows of another.
@@ -104,7 +104,7 @@ def records_write(
         segment_files.reached("records written")
         # Also for the foreign key checks at commit, which are planned once: for empty tables they would use any index.
         if run.tally.created + run.tally.updated >= _ANALYZE_FROM // 10:
-            _analyze(_SEARCHED)
+            update_statistics(_SEARCHED)
     run.tally.made = dict(run.vocabulary.made)
     if renames:
         run.tally.gone_notes = [
@@ -131,16 +131,6 @@ def _tune_import() -> Iterator[None]:
             yield
     finally:
         sys.setswitchinterval(interval)
-
-
-def _analyze(tables: str) -> None:
-    """Update the planner's statistics, including this transaction's rows, until autovacuum does."""
-    if is_distributed():
-        # Refused in a transaction that has read something. The nodes analyse their shards by themselves.
-        return
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL default_statistics_target = 25")
-        cursor.execute(f"ANALYZE {tables}")
 
 
 class _BlockWriter:
@@ -205,7 +195,7 @@ class _BlockWriter:
         segment_files.reached("block stored")
         if self._run.tally.created >= self._analyze_at:
             self._analyze_at *= 16
-            _analyze(_LOOKED_UP)
+            update_statistics(_LOOKED_UP)
 
     def _names_ensure(self, block: Block, written: Sequence[Incoming]) -> None:
         """Make or match all names of the records that are written."""

@@ -6,11 +6,12 @@ from functools import lru_cache
 from typing import Any
 
 from django.http import HttpRequest
-from django.template import defaultfilters
+from django.template import Context, Library, defaultfilters
 from django.template.backends.utils import csrf_input_lazy, csrf_token_lazy
-from django.template.loader import get_template
+from django.template.loader import get_template, render_to_string
 from django.templatetags.static import static
 from django.urls import reverse
+from django.utils.safestring import SafeString, mark_safe
 from django_htmx.jinja import htmx_script
 from jinja2 import Environment
 
@@ -50,3 +51,13 @@ def render_block(request: HttpRequest, name: str, block: str, context: Mapping[s
         values |= processor(request)
     known = page.template.new_context(values)
     return "".join(page.template.blocks[block](known))
+
+
+register = Library()
+
+
+@register.simple_tag(takes_context=True)
+def page_part(context: Context, name: str, **values: object) -> SafeString:
+    """A template of the site by its name."""
+    # Safe, since its own engine escapes.
+    return mark_safe(render_to_string(name, values, context["request"]))  # noqa: S308

@@ -17,7 +17,7 @@ from access.viewer import Viewer
 from agent_tools.claude_mem import corpora
 from agent_tools.claude_mem.arguments import read_arguments, whole_number
 from explorer.explore.timeline_api import index_row
-from explorer.memory.batch_api import Batch, batch_of
+from explorer.memory.bulk_api import Batch, batch_of
 from explorer.sessions.context import ContextRequest, session_context
 from memories.models import Project
 from memories.queries import MemoryDetail, visible_to

@@ -14,7 +14,7 @@ from django.db.models import Case, Count, Max, Min, Q, QuerySet, TextField, When
 from django.db.models.fields.json import KeyTextTransform
 
 from access.viewer import Viewer
-from categories.queries import category_nodes, concept_terms, entity_terms
+from categories.kinds import VOCABULARIES
 from curation.queries import counts_of
 from curation.suggestions.models import Suggestion
 from curation.suggestions.params import ReviewQuery
@@ -234,16 +234,13 @@ def proposals_of(viewer: Viewer, query: ReviewQuery, limit: int, begin: int) -> 
     groups = rows.annotate(n=Count("id"), least=Min("confidence"), most=Max("confidence"))
     page = list(groups.order_by("-n", "-most", "target_id", "name")[begin : begin + limit])
     ids = [row["target_id"] for row in page if row["target_id"] is not None]
-    kind = Kind(query.kind)
-    nodes = category_nodes(ids) if kind == Kind.CATEGORY else {}
-    terms = concept_terms(ids) if kind == Kind.CONCEPT else {}
+    kind = query.kind
+    terms = VOCABULARIES[kind].terms(ids) if kind in (Kind.CATEGORY, Kind.CONCEPT) else {}
     found = []
     for row in page:
         pk, name = row["target_id"], row["name"] or ""
-        if pk in nodes:
-            named = Named("category", pk, nodes[pk].path, names=nodes[pk].names)
-        else:
-            named = Named(kind.value, pk, terms[pk].label if pk in terms else name)
+        term = terms.get(pk or 0)
+        named = Named(kind, pk, term.label, names=term.names) if term else Named(kind, pk, name)
         proposal = name if pk is None else f"#{pk}"
         found.append(ProposalGroup(named, proposal, row["n"], row["least"], row["most"]))
     return found, groups.count()
@@ -388,19 +385,15 @@ def with_names(rows: Iterable[Suggestion], viewer: Viewer) -> list[ShownSuggesti
             if pk is not None and kind != "tag":
                 ids[kind].add(pk)
     titles = dict(Memory.objects.filter(pk__in=ids["memory"]).values_list("pk", "title"))
-    categories = category_nodes(ids["category"])
-    terms = {"concept": concept_terms(ids["concept"]), "entity": entity_terms(ids["entity"])}
+    terms = {kind.name: kind.terms(ids[kind.name]) for kind in VOCABULARIES.values()}
 
     def named(kind: str, pk: int | None, name: str, term_type: str = "") -> Named:
         if kind == "tag":
             return Named(kind, None, name)
         if kind == "memory":
             return Named(kind, pk, titles.get(pk or 0) or f"Memory {pk}")
-        if kind == "category":
-            node = categories.get(pk or 0)
-            return Named(kind, pk, node.path if node else "", names=node.names if node else ())
         term = terms[kind].get(pk or 0)
-        return Named(kind, pk, term.label if term else name, term.type if term else term_type)
+        return Named(kind, pk, term.label, term.type, term.names) if term else Named(kind, pk, name, term_type)
 
     shown = []
     for row in suggestions:

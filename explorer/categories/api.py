@@ -20,7 +20,6 @@ from explorer.categories.reads import (
     category_overview,
     concepts_in,
 )
-from explorer.categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.categories.schemas import (
     AggregateStats,
     CategoryAbout,
@@ -29,11 +28,14 @@ from explorer.categories.schemas import (
     CategoryDocument,
     CategoryHead,
     CategoryListReply,
+    CategoryListRequest,
     CategoryReply,
+    CategoryRequest,
     CategoryStatistics,
     ChildCategory,
     ConceptInCategory,
     ConceptListReply,
+    ConceptListRequest,
     ConceptStatistics,
     ListedCategory,
     ListedHierarchy,

@@ -19,7 +19,7 @@ from explorer.categories.visible_tree import (
     chunk_warnings,
     visible_tree,
 )
-from search.category_counts import Totals
+from search.baseline_counts import Totals
 from search.engines import snapshot, with_engine
 from search.engines.base import Engine, FacetRequest
 from search.listings import NO_TRENDS, Trends, trends

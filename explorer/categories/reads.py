@@ -19,7 +19,7 @@ from access.viewer import Viewer
 from categories.queries import Term
 from categories.texts import READABLE_ALIASES, as_array
 from categories.vocabulary_cache import CachedCategory, Tree
-from explorer.categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.categories.schemas import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.categories.visible_tree import (
     CategoryChild,
     CategoryDescription,
@@ -28,7 +28,7 @@ from explorer.categories.visible_tree import (
     chunk_warnings,
     visible_tree,
 )
-from search.category_counts import CategoryCounts, ConceptCounts, Totals
+from search.baseline_counts import CategoryCounts, ConceptCounts, Totals
 from search.engines import snapshot, with_engine
 from search.engines.base import Engine, Ids
 from search.engines.segment_files import Array, Mask

@@ -8,7 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from explorer.categories.browser import BrowseRequest, browse
-from explorer.categories.page import build_browser, build_lost, category_url
+from explorer.categories.page import BrowserPage, category_url
 from explorer.categories.visible_tree import CategoryNotFoundError
 from explorer.explore.page import problem_notices
 from explorer.http import (
@@ -20,6 +20,7 @@ from explorer.http import (
     request_pairs,
     wants_fragment,
 )
+from explorer.links import explore_url
 from search.result import SearchResult
 from search.run import run
 
@@ -36,7 +37,7 @@ def category_browser(request: PageRequest, path: str = "") -> HttpResponse:
     try:
         found = browse(path, params, query, viewer)
     except CategoryNotFoundError as error:
-        return private(render(request, "categories/lost.html", {"lost": build_lost(error)}, status=404))
+        return private(render(request, "categories/lost.html", {"error": error}, status=404))
     if found.node and found.node.node.path != path:
         return private(HttpResponseRedirect(category_url(found.node.node.path, found.query)))
     result: SearchResult | None = None
@@ -44,7 +45,7 @@ def category_browser(request: PageRequest, path: str = "") -> HttpResponse:
     if found.node and not wants_fragment(request):
         inside = found.query.only("category", path).with_(page_size=_CATEGORY_SAMPLES)
         result = run(inside, viewer, include_facets=True, facet_limit=_COMPARED_VALUES, with_corpus=True)
-    notices = problem_notices(problems)
-    context = build_browser(found, result, viewer, datetime.now(UTC), notices)
+    page = BrowserPage(found, result, viewer, datetime.now(UTC), problem_notices(problems))
+    context = {"page": page, "found": found, "result": result, "explore_url": explore_url}
     timings = result.timings if result else {}
-    return page_response(request, "categories/browse.html", {"page": context}, partial=partial, timings=timings)
+    return page_response(request, "categories/browse.html", context, partial=partial, timings=timings)

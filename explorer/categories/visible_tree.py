@@ -10,7 +10,7 @@ from access.viewer import Viewer
 from categories.names import DataRevision, Names, data_revision, names_at
 from categories.vocabulary_cache import CachedCategory, Tree, similar_paths, tree_at
 from memories.embedding.vectors import EmbeddedShare
-from search.category_counts import CategoryCounts, Totals, category_counts_at
+from search.baseline_counts import CategoryCounts, Totals, category_counts_at
 from search.engines import read_columns
 from search.engines.base import Engine
 from search.engines.segment_files import Array, Mask

@@ -10,8 +10,7 @@ from django.urls import reverse
 from explorer.compare.chart import Chart, build_chart
 from explorer.explore.page import Notice, did_you_mean_text
 from explorer.explore.sidebar import Chip, build_chips
-from explorer.explore.take_out import Call, TakeOut
-from explorer.links import Link, explore_url
+from explorer.links import Call, Link, TakeOut, explore_url
 from search.compare import Comparison, Difference, Side, cut_notice
 from search.facets import DATE_KEY, FACET, FACETS
 from search.query import SearchQuery

@@ -9,18 +9,18 @@ from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 
 from explorer.explore.answer import PageAnswer
-from explorer.explore.arrangement import USUAL, Arrangement
 from explorer.explore.cards import (
     HitCard,
     KnownLink,
     ResultCard,
+    ResultsTable,
     build_cards,
     build_known,
     build_result_cards,
+    build_table,
     found_by_kind,
 )
 from explorer.explore.histogram_plot import Option, Plot, build_plot
-from explorer.explore.results_table import ResultsTable, build_table
 from explorer.explore.sidebar import (
     Chip,
     HiddenField,
@@ -44,7 +44,7 @@ from explorer.links import (
     text_url,
     why_not_url,
 )
-from explorer.page_query import PageQuery, View
+from explorer.page_query import USUAL, Arrangement, PageQuery, View
 from search.facets import FACET, STATES
 from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort
 from search.result import NONE_CONTAINS, REFUSED, NamedTerm, SearchResult, SearchWarning

@@ -1,5 +1,7 @@
 """The pages around a query: as a text, the values of its facets and their arrangement, why a memory is missing."""
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
@@ -8,12 +10,13 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
-from explorer.explore.arrangement import USUAL, ArrangementForm
-from explorer.explore.page import build_verdict, problem_notices
-from explorer.explore.sidebar import HiddenField
-from explorer.explore.values_page import build_values_context
+from explorer.compare.matrix_page import plural_label
+from explorer.explore.page import Notice, build_verdict, did_you_mean_text, problem_notices
+from explorer.explore.sidebar import Chip, FacetRow, HiddenField, build_chips, hidden_fields, row_id, value_rows
 from explorer.http import (
+    Pager,
     PageRequest,
+    build_pager,
     keep_arrangement,
     page_response,
     page_viewer,
@@ -26,14 +29,153 @@ from explorer.http import (
     return_url,
     wants_fragment,
 )
-from explorer.links import explore_url
+from explorer.links import Link, curate_url, explore_url, merge_url, removal_url, values_url
+from explorer.page_query import USUAL, ArrangementForm
 from search.facets import FACET, FACETS
 from search.listings import facet_page
 from search.query import SearchQuery
-from search.result import FacetListing
+from search.result import FacetListing, FacetPage, Initial
 from search.typed import as_text
 from search.why_not import WhyNotRequest, why_not
+from text.formatting import memories, number, plural
 from web.params import QueryError
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesContext:
+    """The page of all the values of one facet."""
+
+    key: str
+    label: str
+    help_text: str
+    title: str
+    status: str
+    heading: str
+    summary: str
+    rows: tuple[FacetRow, ...]
+    hidden: tuple[HiddenField, ...]
+    search: str
+    search_hidden: tuple[HiddenField, ...]
+    here: str
+    listing_url: str
+    """The URL of this listing without the selection, which the form adds."""
+    sorts: tuple[Link, ...]
+    letters: tuple[Link, ...]
+    """If there are several pages: the letters with which names begin, each a link to the first of them."""
+    pager: Pager | None
+    notices: tuple[Notice, ...]
+    crumbs: tuple[Link, ...]
+    results_url: str
+    results_label: str
+    unavailable: str
+    chips: tuple[Chip, ...]
+    ticked: tuple[Chip, ...]
+    """What is ticked here: shown below the list, so that a tick does not move it."""
+    more_url: str
+    """The rest of a level of the tree that is longer than the page."""
+    curate_base: str
+    """The page that curates a value, without its name; empty for facets that are no vocabulary."""
+    merge: Link | None
+    """For curators, the page that merges the ticked values; `name` is where a merge returns to."""
+    remove: Link | None
+    """The same for the removal of ticked tags."""
+
+
+def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[Notice] = ()) -> ValuesContext:
+    """The context of the page that lists the values of a facet."""
+    listing, spec = page.listing, page.facet.spec
+    rows = value_rows(query, page.facet, page.corpus.count, last_name_only=bool(listing.parent))
+    listing_parameters = dict(listing.parameters())
+
+    def at(**changes: str) -> str:
+        return values_url(page.facet.key, query, {**listing_parameters, "page": "", **changes})
+
+    def at_page(number: int) -> str:
+        return at(page="" if number == 1 else str(number))
+
+    warnings = (
+        Notice(warning.message, suggestion=did_you_mean_text(warning.did_you_mean)) for warning in page.warnings
+    )
+    crumbs, is_typical = _crumbs(query, page), listing.sort == "typical"
+    heading = crumbs[-1].label if crumbs else plural_label(spec.key)
+    chips = build_chips(query, page.labels)
+    values = plural(page.facet.distinct, "value", at_least=page.facet.at_least)
+    return ValuesContext(
+        key=page.facet.key,
+        label=spec.label,
+        help_text=spec.help_text,
+        title=f"{heading}: {values}",
+        status=values,
+        heading=heading,
+        summary=f"{values} below" if crumbs else f"{values} of {memories(page.total, at_least=page.at_least)}",
+        rows=rows,
+        hidden=hidden_fields(query, rows, ()),
+        search=listing.search,
+        search_hidden=(
+            *(HiddenField(k, v) for k, v in query.with_(sort=None, page_size=25).parameters()),
+            *(HiddenField(k, v) for k, v in listing_parameters.items() if k not in {"search", "page"}),
+        ),
+        here=at(page=listing_parameters.get("page", "")),
+        listing_url=values_url(page.facet.key, SearchQuery(), listing_parameters),
+        sorts=(
+            Link("Most first", at(sort=""), current=listing.sort == "count"),
+            Link("A–Z", at(sort="name"), current=listing.sort == "name"),
+            *([Link("Typical first", at(sort="typical"), current=is_typical)] if page.is_part or is_typical else []),
+        ),
+        letters=tuple(_letter_link(page, initial, at) for initial in page.initials),
+        pager=_values_pager(page, at_page),
+        notices=(*notices, *warnings),
+        crumbs=crumbs,
+        results_url=explore_url(query),
+        results_label=f"Show {memories(page.total, at_least=page.at_least)}",
+        unavailable=page.facet.unavailable or ("" if rows else f"No {spec.label.lower()} matches this name."),
+        chips=tuple(chip for chip in chips if chip.id != f"chip-{spec.key}"),
+        ticked=tuple(chip for chip in chips if chip.id == f"chip-{spec.key}"),
+        more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
+        curate_base=curate_url(page.facet.key, ""),
+        merge=_change_link("Merge", merge_url(page.facet.key), query, page, listing_parameters),
+        remove=_change_link("Remove", removal_url(page.facet.key), query, page, listing_parameters),
+    )
+
+
+def _letter_link(page: FacetPage, initial: Initial, at: Callable[..., str]) -> Link:
+    """The page of a listing by name, at the first value with this letter."""
+    place = 1 + initial.place // page.listing.page_size
+    url = f"{at(sort='name', page='' if place == 1 else str(place))}#{row_id(page.facet.key, initial.value)}"
+    name = "Names that begin with no letter" if initial.letter == "#" else f"Names from {initial.letter}"
+    return Link(initial.letter, url, name)
+
+
+def _change_link(verb: str, url: str, query: SearchQuery, page: FacetPage, listing: dict[str, str]) -> Link | None:
+    """A change of the ticked values."""
+    key, ticked = page.facet.key, len(query.selection(page.facet.key).include)
+    if not url:
+        return None
+    label = f"{verb} {number(ticked)} {page.facet.spec.api_name}…" if ticked > 1 else f"{verb}…"
+    # Not the search: those names are gone then.
+    left = {name: value for name, value in listing.items() if name != "search"}
+    return Link(label, url, name=values_url(key, query.without(key), left))
+
+
+def _crumbs(query: SearchQuery, page: FacetPage) -> tuple[Link, ...]:
+    """The ancestors of a level of the tree, from its slug path."""
+    if not page.listing.parent:
+        return ()
+    parts = page.listing.parent.split("/")
+    paths = ["/".join(parts[: n + 1]) for n in range(len(parts))]
+    # The values carry the names along their path; without values there are only slugs.
+    names = page.facet.values[0].label.split(" / ")[:-1] if page.facet.values else parts
+    names = names if len(names) == len(parts) else parts
+    levels = [Link(n, values_url("category", query, {"parent": p})) for n, p in zip(names, paths, strict=True)]
+    return (Link("All", values_url("category", query)), *levels[:-1], Link(names[-1], "", current=True))
+
+
+def _values_pager(page: FacetPage, at: Callable[[int], str]) -> Pager | None:
+    if page.pages == 1:
+        return None
+    return build_pager(
+        page.listing.page, page.pages, page.listing.page_size, page.facet.distinct, at, at_least=page.facet.at_least
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -5,8 +5,8 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from explorer.explore.arrangement import USUAL, Arrangement, Place
 from explorer.links import curate_url, explore_url, values_url
+from explorer.page_query import USUAL, Arrangement, Place
 from search.facets import DATE_KEY, DEFAULT_STATES, FACET, Facet, FacetKind, FacetValue
 from search.query import SearchQuery, Selection, dates_label, recalled_label
 from text.formatting import date_text, legible, number, plural, spoken_number, start_label, with_article

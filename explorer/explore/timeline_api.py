@@ -1,6 +1,6 @@
 """The index of a search and the timeline around a memory as JSON: the first two of three layers.
 
-Rows have only the fields needed to choose; `explorer/memory/batch_api.py` has whole memories, the third layer.
+Rows have only the fields needed to choose; `explorer/memory/bulk_api.py` has whole memories, the third layer.
 """
 
 from collections.abc import Iterable, Iterator

@@ -8,6 +8,8 @@ from categories.queries import Term
 from explorer.explore.histogram_plot import Plot, build_plot
 from explorer.explore.page import Notice
 from explorer.graph.labels import (
+    SAME_MEMORY,
+    AroundRequest,
     both_url,
     evidence_link,
     names_or_name,
@@ -16,9 +18,7 @@ from explorer.graph.labels import (
     toggled,
     warning_notices,
 )
-from explorer.graph.neighbourhood import Edge, Neighbourhood, NodeNeighbour
-from explorer.graph.node_reads import NodeDetail
-from explorer.graph.params import SAME_MEMORY, AroundRequest
+from explorer.graph.neighbourhood import Edge, Neighbourhood, NodeDetail, NodeNeighbour
 from explorer.graph.queries import ENTITY, KINDS, NodeKind, StatedEdge
 from explorer.graph.svg import Drawing, build_drawing, strongest
 from explorer.links import Link

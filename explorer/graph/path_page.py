@@ -15,9 +15,8 @@ from categories.queries import Term
 from explorer.explore.page import Notice
 from explorer.graph.adjacency import SearchTooLongError
 from explorer.graph.cache import load_graph
-from explorer.graph.labels import graph_tabs, path_url, table_url
+from explorer.graph.labels import PathRequest, TableRequest, graph_tabs, path_url, table_url
 from explorer.graph.neighbourhood import Edge, edges_of, records_of
-from explorer.graph.params import PathRequest, TableRequest
 from explorer.graph.queries import (
     ENTITY,
     GraphContext,

@@ -16,8 +16,7 @@ from explorer.explore.page import Notice
 from explorer.explore.sparkline import Sparkline, build_sparklines
 from explorer.graph.adjacency import Ints
 from explorer.graph.cache import VocabularyGraph, ids_named_like, load_graph
-from explorer.graph.labels import table_url, toggled, warning_notices
-from explorer.graph.params import TableRequest, TableSort
+from explorer.graph.labels import TableRequest, TableSort, table_url, toggled, warning_notices
 from explorer.graph.queries import GraphContext, NodeKind, open_graph
 from explorer.http import Pager, build_pager
 from explorer.links import Link, matrix_url

@@ -12,10 +12,9 @@ from access.viewer import Viewer
 from categories.queries import Term
 from explorer.explore.page import problem_notices
 from explorer.graph import labels
-from explorer.graph.labels import graph_tabs, term_url
+from explorer.graph.labels import MOST_STEPS, AroundRequest, PathRequest, TableRequest, graph_tabs, term_url
+from explorer.graph.neighbourhood import node_detail, relationship_detail
 from explorer.graph.node_page import build_node
-from explorer.graph.node_reads import node_detail, relationship_detail
-from explorer.graph.params import MOST_STEPS, AroundRequest, PathRequest, TableRequest
 from explorer.graph.path_page import PathEndError, PathForm, build_lost, end_notice, find_path
 from explorer.graph.queries import ENTITY, NameAmbiguousError, NameUnknownError, NodeKind
 from explorer.graph.table_page import build_table, node_table

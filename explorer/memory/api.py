@@ -29,8 +29,7 @@ from memories.supersession import ANY_VERSION
 from search.engines import index_health
 from search.similar import near_duplicates
 from web.errors import GUARDED, ApiError, errors
-from web.health import database_answers
-from web.outages import DatabaseUnavailableError
+from web.outages import DatabaseUnavailableError, database_answers
 from web.params import Params, Text, pairs_of
 from web.validation import refuse
 from web.version import VERSION

@@ -1,14 +1,18 @@
-"""The pages of a memory, and of those that are similar to it."""
+"""The pages of a memory and of those similar to it; writing, editing, archiving and restoring memories on pages."""
 
-from urllib.parse import parse_qsl
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from access.viewer import Viewer
 from explorer.history.page import read_history
 from explorer.http import (
     PageRequest,
@@ -21,15 +25,27 @@ from explorer.http import (
     wants_fragment,
 )
 from explorer.links import filter_url, memory_url, similar_url
-from explorer.memory.edit import fact_controls
+from explorer.memory.edit import (
+    REPLACED_BY,
+    REPLACES,
+    STATES,
+    TERMS,
+    TEXTS,
+    EditForm,
+    Undoing,
+    fact_controls,
+    memory_set_state,
+    memory_write,
+    memory_write_new,
+)
 from explorer.memory.page import MemoryPage, shared_values, similar_groups
 from memories.models import Project
-from memories.queries import memory_details
+from memories.queries import MemoryDetail, memory_details
 from memories.recalls import opened
-from memories.refusals import EventNotFoundError, MemoryNotFoundError
+from memories.refusals import EventNotFoundError, MemoryNotFoundError, NotAllowedError
 from memories.services import memory_version_restore
 from search.query import SearchQuery
-from search.similar import SimilarRequest, similar_memories
+from search.similar import SimilarRequest, near_duplicates, similar_memories
 from web.errors import Refusal
 
 # Similar memories in a section of another page, and on a page of their own.
@@ -109,3 +125,104 @@ def _origin_query(request: HttpRequest) -> SearchQuery | None:
     pairs = parse_qsl(request.GET.get("ctx", ""), keep_blank_values=True)
     query, problems = read_query(pairs)
     return query if pairs and not problems else None
+
+
+_NEW = (*TEXTS, "project", *TERMS, REPLACES)
+_DONE = {"archived": "Archived", "active": "Restored", "deleted": "Deleted"}
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def edit(request: HttpRequest, memory_id: int) -> HttpResponse:
+    """Edit a memory, or those of its fields that `field` names."""
+    viewer = page_viewer(request)
+    detail = _writable(memory_id, viewer)
+    data = request.POST if request.method == "POST" else None
+    known = {*TEXTS, *TERMS, REPLACES, REPLACED_BY}
+    only = [name for name in (data or request.GET).getlist("field") if name in known]
+    form = EditForm(data, viewer, detail, only=only or (*TEXTS, *TERMS, REPLACES))
+    page = reverse("explorer:memory", args=[memory_id])
+    if form.is_valid():
+        if not form.has_changed():
+            messages.info(request, "Nothing was changed.")
+            return HttpResponseRedirect(return_url(request) or page)
+        if edited := memory_write(form, request.POST.get("version", "")):
+            text = f"Saved #{memory_id}: {', '.join(form[name].label.lower() for name in edited.fields)}."
+            messages.success(request, text, extra_tags=undo_url(edited.undo))
+            return HttpResponseRedirect(return_url(request) or page)
+    context = {"form": form, "memory_id": memory_id, "fields": only, "cancel_url": return_url(request) or page}
+    return _form_page(request, context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def new(request: HttpRequest) -> HttpResponse:
+    """Write a memory; with `replaces` in place of an existing one, whose values it starts with."""
+    viewer = page_viewer(request)
+    if "write" not in viewer.scopes:
+        raise PermissionDenied("You may read, but not write memories.")
+    data = request.POST if request.method == "POST" else None
+    form = EditForm(data, viewer, only=_NEW, initial=_start(request, viewer))
+    if form.is_valid() and (edited := memory_write_new(form)):
+        memory = edited.memory
+        undo = f"{reverse('explorer:set_state', args=[memory.pk])}?{urlencode({'state': 'deleted'})}"
+        messages.success(request, f"Stored as #{memory.pk}.", extra_tags="" if form.cleaned_data[REPLACES] else undo)
+        for near in near_duplicates(memory, viewer).memories:
+            if near.is_duplicate:
+                messages.warning(request, f"#{near.id} says nearly the same: {near.title}")
+        return HttpResponseRedirect(reverse("explorer:memory", args=[memory.pk]))
+    return _form_page(request, {"form": form, "cancel_url": reverse("explorer:explore")})
+
+
+def _start(request: HttpRequest, viewer: Viewer) -> Mapping[str, Any]:
+    """The values that a new memory starts with."""
+    start: dict[str, Any] = {"project": request.GET.get("project", "")}
+    number = request.GET.get("replaces", "")
+    if number.isascii() and number.isdecimal() and len(number) < 19:
+        older = EditForm(None, viewer, _writable(int(number), viewer), only=_NEW)
+        start |= {**older.initial, REPLACES: [f"#{number}"]}
+    return start
+
+
+def _form_page(request: HttpRequest, context: Mapping[str, Any]) -> HttpResponse:
+    form: EditForm = context["form"]
+    shown = {**context, "differences": form.differences() if form.is_conflict else ()}
+    return private(render(request, "memories/edit.html", shown, status=422 if form.is_bound else 200))
+
+
+@require_POST
+@login_required
+def set_state(request: HttpRequest, memory_id: int) -> HttpResponse:
+    """Archive, restore or delete a memory."""
+    state = request.POST.get("state") or request.GET.get("state", "")
+    if state not in STATES:
+        raise Http404(f"{state} is not a state to set here")
+    page = reverse("explorer:memory", args=[memory_id])
+    try:
+        edited = memory_set_state(memory_id, state, page_viewer(request), request.POST.get("reason", "")[:1_000])
+        messages.success(request, f"{_DONE[state]} #{memory_id}.", extra_tags=undo_url(edited.undo))
+    except MemoryNotFoundError as error:
+        raise Http404(str(error)) from error
+    except NotAllowedError as error:
+        raise PermissionDenied(str(error)) from error
+    except Refusal as error:
+        messages.error(request, f"Not changed. {error}")
+    return HttpResponseRedirect(return_url(request) or page)
+
+
+def undo_url(undo: Undoing | None) -> str:
+    """The address that takes a change back; empty if one step cannot."""
+    if undo is None:
+        return ""
+    restore = reverse("explorer:restore_version", args=[undo.memory_id, undo.event])
+    return f"{restore}?{urlencode({'version': undo.version})}"
+
+
+def _writable(memory_id: int, viewer: Viewer) -> MemoryDetail:
+    """A memory that the viewer may change."""
+    detail = memory_details(viewer, [memory_id]).get(memory_id)
+    if detail is None:
+        raise Http404(f"There is no memory {memory_id} that you can see.")
+    if not viewer.may_write(detail.memory.project_id):
+        raise PermissionDenied(f"You can read #{memory_id} but not change it.")
+    return detail

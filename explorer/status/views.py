@@ -11,8 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from access.viewer import may_write_everything
 from explorer.http import PageRequest, page_response, page_viewer, wants_fragment
-from explorer.status.measures import backup_is_running, backup_start, measure_groups, to_watch
-from explorer.status.reads import build_status, site_status
+from explorer.status.reads import backup_is_running, backup_start, build_status, measure_groups, site_status, to_watch
 
 
 @require_safe

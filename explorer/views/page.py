@@ -1,6 +1,6 @@
 """Contexts of saved views: the list, the bar of the view that a reader is in, and the forms."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from access.viewer import Viewer
 from explorer.explore.page import MODE_LABELS, SORT_LABELS
-from explorer.links import Link, explore_url, memory_url, path_of
+from explorer.links import Link, explore_url, path_of
 from explorer.page_query import PageQuery
 from search.engines.base import EngineTimeoutError
 from search.facets import FACET
@@ -20,8 +20,7 @@ from search.models import SavedView
 from search.result import HitDetail
 from search.run import run
 from search.saved_views import OpenableView, ViewCount, ViewRefusedError, stored_form
-from text.formatting import date_text, day_label, legible, memories, number, start_label
-from text.highlight import plain_title
+from text.formatting import date_text, legible, number, start_label
 from web.params import Pair
 
 # Queries that every corpus has an answer to, to look into and to save.
@@ -62,26 +61,6 @@ class ViewBar:
     save_as_url: str
     discard_url: str
     leave_url: str
-
-
-@dataclass(frozen=True, slots=True)
-class ViewRow:
-    """A view in the list. The counts are empty until they are counted."""
-
-    id: int
-    name: str
-    url: str
-    description: str
-    parts: tuple[str, ...]
-    whose: str
-    is_own: bool
-    is_team: bool
-    pinned: bool
-    is_default: bool
-    count: str = ""
-    new: str = ""
-    """Those since it was last opened: "+12", or "12+" if there may be more."""
-    new_url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,28 +123,12 @@ def in_view(one: OpenableView) -> PageQuery:
     return page_query_of(one).with_(saved_view=one.id)
 
 
-def build_rows(views: Iterable[OpenableView], counts: Mapping[int, ViewCount]) -> tuple[ViewRow, ...]:
-    """The rows of the list."""
-    return tuple(_row(one, counts.get(one.id)) for one in views)
-
-
-def _row(one: OpenableView, count: ViewCount | None) -> ViewRow:
-    new = count.new if count else None
-    return ViewRow(
-        id=one.id,
-        name=one.view.name,
-        url=view_url(one.id),
-        description=one.view.description,
-        parts=describe(page_query_of(one)),
-        whose="" if one.is_own else one.view.owner.get_username(),
-        is_own=one.is_own,
-        is_team=one.view.visibility == SavedView.Visibility.TEAM,
-        pinned=one.pinned,
-        is_default=one.is_default,
-        count=number(count.total, at_least=count.at_least) if count else "",
-        new=(number(new, at_least=True) if count.at_least else f"+{number(new)}") if count and new else "",
-        new_url=explore_url(in_view(one).with_(updated_since=one.newer.updated_since)) if one.newer and new else "",
-    )
+def new_link(one: OpenableView, count: ViewCount | None) -> Link | None:
+    """Those since the view was last opened: "+12", or "12+" if there may be more; None if there are none."""
+    if count is None or not count.new or one.newer is None:
+        return None
+    label = number(count.new, at_least=True) if count.at_least else f"+{number(count.new)}"
+    return Link(label, explore_url(in_view(one).with_(updated_since=one.newer.updated_since)))
 
 
 def ready_made(viewer: Viewer | None) -> tuple[ReadyMade, ...]:
@@ -252,33 +215,18 @@ class ViewForm(forms.Form):
         self.add_error(error.field, str(error))
 
 
-@dataclass(frozen=True, slots=True)
-class FoundNow:
-    """The query of a view in words, with its first results now."""
+def found_now(query: PageQuery, viewer: Viewer) -> dict[str, object]:
+    """The query of a view in words, with its first results now; without these if looking takes too long.
 
-    parts: tuple[str, ...]
-    all: Link
-    samples: tuple[Link, ...]
-    is_known: bool = True
-    """False if looking took too long."""
-
-
-def found_now(query: PageQuery, viewer: Viewer) -> FoundNow:
-    """For the pages that name, share and publish a view, which work too where it takes too long to look."""
-    parts = describe(query) or ("all memories",)
+    For the pages that name, share and publish a view.
+    """
     try:
         result = run(query.search.with_(page_size=_SAMPLES), viewer, detail=HitDetail.INDEX)
     except EngineTimeoutError:
-        return FoundNow(parts, Link("Look in Explore", explore_url(query)), (), is_known=False)
-    return FoundNow(
-        parts,
-        Link(memories(result.total, at_least=result.at_least), explore_url(query)),
-        tuple(
-            Link(
-                plain_title(hit.title_text) or f"#{hit.id}",
-                memory_url(hit.id),
-                day_label(hit.created_at, viewer.timezone),
-            )
-            for hit in result.hits
-        ),
-    )
+        result = None
+    return {
+        "parts": describe(query) or ("all memories",),
+        "result": result,
+        "explore_url": explore_url(query),
+        "zone": viewer.timezone,
+    }

@@ -16,7 +16,7 @@ from django.test import override_settings
 from access.viewer import Viewer, command_viewer
 from categories.models import Category
 from explorer.categories.reads import category_list, category_overview, concepts_in
-from explorer.categories.requests import (
+from explorer.categories.schemas import (
     CATEGORY_SORTS,
     CONCEPT_SORTS,
     CategoryListRequest,

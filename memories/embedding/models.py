@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from django.conf import settings
 
-from memories.embedding import published
+from memories.embedding import installation, published
 from memories.embedding.chunking import Offsets, as_offsets, spans_of, windows
 from text.analysis import raw_tokens
 
@@ -194,10 +194,11 @@ def missing_packages(source: str) -> str:
         return "WITHOUT_EMBEDDINGS is set"
     if source == HASHED:
         return ""
-    for package in ("torch", "sentence_transformers"):
-        if find_spec(package) is None:
-            return f"{package.replace('_', '-')} is not installed"
-    return "" if source or published.folders() else published.reason_for_none()
+    missing = [package for package in ("torch", "sentence_transformers") if find_spec(package) is None]
+    reason = f"{missing[0].replace('_', '-')} is not installed" if missing else ""
+    if not reason and not source and not published.folders():
+        reason = published.reason_for_none()
+    return reason and (installation.state() or reason)
 
 
 def load_embedder(source: str, *, threads: int | None = None) -> Embedder:

@@ -259,7 +259,7 @@ class RemoteQueries(QueryEmbedder):
     def ready(self) -> tuple[ServingModel, QueryModel]:
         serving = self._look()
         if serving is None or not self._some_vectors(serving):
-            raise EmbedderNotReadyError("no memory has been embedded yet")
+            raise EmbedderNotReadyError(missing_packages(settings.EMBEDDING_MODEL) or "no memory has been embedded yet")
         return serving, RemoteModel(serving, self._answered)
 
     def vector(self, text: str) -> QueryVector:

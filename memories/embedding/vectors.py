@@ -15,6 +15,7 @@ from django.db.models import F
 from categories.names import DataRevision
 from categories.searched_terms import SearchableTable
 from categories.services import writers_turn
+from cluster import store_vectors_in_rows
 from memories.embedding import vocabulary
 from memories.embedding.chunking import Window
 from memories.embedding.models import Vectors
@@ -112,7 +113,7 @@ def column_resize(dimensions: int) -> None:
         EmbeddingModel.objects.update(state=State.RETIRED)
         cursor.execute("DROP INDEX chunk_embedding_hnsw")
         cursor.execute(f"ALTER TABLE memories_chunk ALTER COLUMN embedding TYPE halfvec({dimensions:d})")
-        vocabulary.vectors_in_rows(cursor, "memories_chunk")
+        store_vectors_in_rows(cursor, "memories_chunk")
     with connection.schema_editor(atomic=False) as editor:
         editor.add_index(Chunk, Chunk._meta.indexes[0])
     vocabulary.columns_resize(dimensions)

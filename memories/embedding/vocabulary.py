@@ -6,7 +6,6 @@ embedded last. There are thousands of rows, so both tables are scanned.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ from django.db import connection, transaction
 
 from categories.searched_terms import SEARCHED, SearchableTable
 from categories.services import writers_turn
-from web.distribution import is_distributed
+from cluster import store_vectors_in_rows
 
 _CLAIMS = 4_711_004  # the first key of the advisory locks
 
@@ -105,7 +104,6 @@ def vectors_write(
 
 
 def vectors_remove(model_ids: Sequence[int]) -> None:
-    """Remove the vectors of retired models."""
     with connection.cursor() as cursor:
         for searched in SEARCHED:
             cursor.execute(
@@ -121,25 +119,7 @@ def columns_resize(dimensions: int) -> None:
         for searched in SEARCHED:
             cursor.execute(f"TRUNCATE {searched.vectors}")
             cursor.execute(f"ALTER TABLE {searched.vectors} ALTER COLUMN embedding TYPE halfvec({dimensions:d})")
-            vectors_in_rows(cursor, searched.vectors)
-
-
-def vectors_in_rows(cursor: Any, table: str) -> None:
-    """Store the vectors of a table in its rows, where a scan finds them; in a cluster from the commit on."""
-    if is_distributed():
-        # The table on the coordinator is the model of shards that are made again on another server.
-        cursor.execute("SET LOCAL citus.enable_ddl_propagation = off")
-    cursor.execute(f"ALTER TABLE {table} ALTER COLUMN embedding SET STORAGE PLAIN")
-    if is_distributed():
-        cursor.execute("SET LOCAL citus.enable_ddl_propagation = on")
-        transaction.on_commit(lambda: _vectors_in_rows_of_shards(table))
-
-
-def _vectors_in_rows_of_shards(table: str) -> None:
-    """Citus passes the statement on to no shard. Sent to the shards, it waits for the transaction that changes them."""
-    statement = "ALTER TABLE %s ALTER COLUMN embedding SET STORAGE PLAIN"
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT run_command_on_placements(%s, %s)", [table, statement])
+            store_vectors_in_rows(cursor, searched.vectors)
 
 
 def literal(vector: npt.NDArray[np.float32]) -> str:

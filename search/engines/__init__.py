@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from access.models import AuditEvent
 from access.viewer import Viewer
+from cluster import is_distributed
 from search.engines.base import Engine, EngineUnavailableError
 from search.engines.column_snapshot import ColumnSnapshot, postgres_snapshot
 from search.engines.index import store
@@ -24,6 +25,7 @@ from search.engines.index.outbox import backlog
 from search.engines.index.store import wait_until_applied
 from search.engines.postgres import PostgresEngine
 from search.engines.segment_files import DamagedError, NotReadableError
+from search.engines.shards import ShardsEngine
 
 # In seconds. A reader waits for changes younger than the first; an index that lags by more than the second does not
 # answer. In between it answers those who changed nothing lately.
@@ -34,7 +36,12 @@ _LONGEST_WRITE = timedelta(seconds=60)
 
 logger = logging.getLogger(__name__)
 
-ENGINES: dict[str, Callable[[], Engine]] = {"postgres": PostgresEngine, "tantivy": IndexEngine}
+
+def postgres_engine() -> PostgresEngine:
+    return ShardsEngine() if is_distributed() else PostgresEngine()
+
+
+ENGINES: dict[str, Callable[[], Engine]] = {"postgres": postgres_engine, "tantivy": IndexEngine}
 
 T = TypeVar("T")
 
@@ -61,9 +68,9 @@ def select_engine(viewer: Viewer, *, wait_for_index: bool = True) -> Engine:
             engine.waited_ms = (time.perf_counter() - begin) * 1000
     except EngineUnavailableError as error:
         logger.debug("%s", error)
-        return PostgresEngine()
+        return postgres_engine()
     if engine.seconds_behind > _MAX_LAG or (late and _has_changed_something(viewer, engine.seconds_behind)):
-        return PostgresEngine()
+        return postgres_engine()
     return engine
 
 
@@ -87,7 +94,7 @@ def with_engine(ask: Callable[[Engine], T], viewer: Viewer, *, wait_for_index: b
         return ask(engine)
     except EngineUnavailableError as error:
         logger.warning("The %s engine failed, and the database answered: %s", engine.name, error)
-        return ask(PostgresEngine())
+        return ask(postgres_engine())
 
 
 def read_columns(engine: Engine) -> ColumnSnapshot:

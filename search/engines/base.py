@@ -17,6 +17,7 @@ from search.histogram import DayCounts, Numbers
 from search.query import Sort
 from text.query_syntax import TextQuery
 
+# The size from which SQL does not read all memories again after every change.
 LARGE = 1_000_000
 
 

@@ -1,8 +1,7 @@
 """The Postgres engine: SQL only, no second index. The reference that other engines are tested against.
 
-Facets are counted by `search.engines.match_counts` or, where memories are spread over shards, by
-`search.engines.shard_counts`; the other statements run there too. Statements are composed from the constants below and
-the conditions of `search.engines.sql`.
+Statements are composed from the constants below and the conditions and counts of `search.engines.sql`. Where memories
+are spread over shards, `search.engines.shards` has other forms of some.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,13 +39,10 @@ from search.engines.base import (
     VectorQuery,
 )
 from search.engines.knn import nearest_candidates, similarities_of
-from search.engines.match_counts import count_matches, read_summary, summary_selects
-from search.engines.shard_counts import count_on_shards
-from search.engines.sql import Sql
+from search.engines.sql import Sql, count_matches, read_summary, summary_selects
 from search.facets import FACET, OWN_CATEGORIES, FacetKind
 from search.histogram import Numbers
 from search.query import Sort
-from web.distribution import is_distributed
 
 # The key of each order, its direction, and the comparison that holds after a place. Ties are broken by the id.
 _ORDERS = {
@@ -90,7 +86,7 @@ _WORK_MEM = "64MB"
 _SIMILAR_TERM_ROWS = 2_000
 # Rows to look for where one is enough: for one alone the planner reads the table until it finds one, all of it if there
 # is none, instead of the index.
-_SOME = 1_000
+SOME = 1_000
 
 
 class _RowCandidates:
@@ -150,6 +146,7 @@ class PostgresEngine:
 
     name = "postgres"
     seconds_behind = 0.0
+    _count = staticmethod(count_matches)
     waited_ms = 0.0
 
     @property
@@ -183,7 +180,7 @@ class PostgresEngine:
             return [self._match_set_with_no_values(plan) for plan in plans]
         if not plans:
             return []
-        totals = self._totals_on_shards(plans) if is_distributed() else self._totals(plans)
+        totals = self._totals(plans)
         return [MatchSet(totals[k], truncated=self.knn(plan).truncated) for k, plan in enumerate(plans)]
 
     def _totals(self, plans: Sequence[EngineQuery]) -> dict[int, int]:
@@ -194,20 +191,6 @@ class PostgresEngine:
         ]
         return dict(self._rows_of_all(selects, sql))
 
-    def _totals_on_shards(self, plans: Sequence[EngineQuery]) -> dict[int, int]:
-        """The same, with one scan for all queries whose conditions read short columns of the row alone."""
-        wordless = [k for k, plan in enumerate(plans) if _reads_short_columns(plan)]
-        if len(wordless) < 2:
-            return self._totals(plans)
-        sql = self._sql()
-        conditions = [sql.where(plans[k]) for k in wordless]
-        counts = ", ".join(f"count(*) FILTER (WHERE {condition})" for condition in conditions)
-        either = " OR ".join(f"({condition})" for condition in conditions)
-        (row,) = self._rows(f"SELECT {counts} FROM memories_memory m WHERE {either}", sql)
-        others = [k for k in range(len(plans)) if k not in wordless]
-        counted = self._totals([plans[k] for k in others]) if others else {}
-        return dict(zip(wordless, row, strict=True)) | {k: counted[n] for n, k in enumerate(others)}
-
     def _match_set_with_no_values(self, plan: EngineQuery) -> MatchSet:
         sql = self._sql()
         rows = self._rows_of_all(summary_selects(sql, plan, "memories_memory"), sql)
@@ -217,10 +200,7 @@ class PostgresEngine:
         if not plans:
             return []
         sql = self._sql()
-        # Each row has a column: Citus refuses rows without any.
-        some = [f"SELECT 1 FROM memories_memory m WHERE {sql.where(plan)} LIMIT {_SOME}" for plan in plans]
-        if is_distributed():
-            return [bool(self._rows(one, sql)) for one in some]
+        some = [f"SELECT 1 FROM memories_memory m WHERE {sql.where(plan)} LIMIT {SOME}" for plan in plans]
         (row,) = self._rows(f"SELECT {', '.join(f'(SELECT count(*) > 0 FROM ({one}) s)' for one in some)}", sql)
         return list(row)
 
@@ -259,15 +239,7 @@ class PostgresEngine:
     def counts(
         self, plan: EngineQuery, requests: Sequence[FacetRequest], *, zone: tzinfo, now: datetime, days: bool = True
     ) -> Counts:
-        if is_distributed():
-            with _time_limit():
-                counts = count_on_shards(
-                    plan, requests, zone=zone, now=now, days=days, new_sql=self._sql, fetch=self._rows
-                )
-        else:
-            counts = count_matches(
-                plan, requests, zone=zone, now=now, days=days, new_sql=self._sql, fetch=self._rows_in_time
-            )
+        counts = self._count(plan, requests, zone=zone, now=now, days=days, new_sql=self._sql, fetch=self._rows_in_time)
         return self._mark_truncated(counts, plan)
 
     def span_counts(self, plan: EngineQuery, spans: Spans) -> tuple[Numbers, Numbers]:
@@ -408,9 +380,6 @@ class PostgresEngine:
         )
 
     def _rows_of_all(self, selects: Sequence[str], sql: Sql) -> list[Any]:
-        """The rows of several SELECTs. A cluster would write those of each part of a UNION to a file."""
-        if is_distributed():
-            return [row for select in selects for row in self._rows(select, sql)]
         return self._rows(" UNION ALL ".join(selects), sql)
 
     def _rows_in_time(self, statement: str, sql: Sql) -> list[Any]:
@@ -455,9 +424,3 @@ class _ValueColumn:
     def bound(self, sql: Sql, values: Sequence[Value]) -> str:
         cast = str if self.cast == "text" else int
         return f"{sql.bind([cast(value) for value in values])}::{self.cast}[]"
-
-
-def _reads_short_columns(plan: EngineQuery) -> bool:
-    """Whether the conditions of a query read no words and no other rows. Citus counts no subqueries in a FILTER."""
-    others = (plan.meaning, plan.as_of, plan.area, plan.recalled_from, plan.not_recalled_from)
-    return not plan.texts and all(one is None for one in others)

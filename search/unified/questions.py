@@ -81,7 +81,6 @@ class _Word:
 
 
 def fits(text: str, language: str, statements: Mapping[int, Statement]) -> dict[int, Fit]:
-    """The fit of each relationship to a text."""
     question = _Question(text, language, statements.values())
     return {pk: question.fit(statement) for pk, statement in statements.items()}
 
@@ -164,7 +163,6 @@ class _Question:
         return self._words[n].terms.union(*(self._terms(verb) for verb in verbs if len(verb) > 1))
 
     def _places(self, name: str) -> frozenset[int]:
-        """The places of a whole name."""
         asked = _read(name, self._language)
         for start in range(len(self._words) - len(asked) + 1) if asked else ():
             found = self._words[start : start + len(asked)]

@@ -73,7 +73,6 @@ class EntityRef:
 
     @property
     def value(self) -> str:
-        """The value for filters."""
         return f"{self.type}:{self.name}"
 
 
@@ -127,7 +126,6 @@ class Linked:
 
     @property
     def facet(self) -> str:
-        """The facet of the values."""
         return "entity" if self.kind == ResultKind.RELATIONSHIP else self.kind.value
 
 

@@ -219,7 +219,6 @@ def named_ids(plan: EngineQuery, kind: str) -> list[int]:
 
 
 def filtered(plan: EngineQuery) -> EngineQuery:
-    """The plan with its filters only."""
     return plan.without_text
 
 

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection, transaction
 
 from categories.services import VOCABULARY_LOCK, VocabularyBusyError, vocabulary_lock_shared
-from categories.turns import _TICKETS, take_turn
+from cluster import _TICKETS, take_turn
 
 LOCK = 0x7465737473
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -20,7 +20,7 @@ from django.utils import timezone
 from access.viewer import command_viewer
 from config import backup, backup_schedule
 from config.backup import BackupError, Manifest, TableState, backup_create, backup_restore, backup_verify, compare
-from explorer.status.measures import _last_backup, backup_is_running
+from explorer.status.reads import _last_backup, backup_is_running
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create

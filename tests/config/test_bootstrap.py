@@ -81,24 +81,45 @@ def files_of(command):
 
 
 def test_pip_runs_once_and_again_when_the_project_or_the_lock_changes(place, calls):
-    bootstrap.main([])
-    bootstrap.main([])
+    bootstrap.main(["embeddings"])
+    bootstrap.main(["embeddings"])
     assert calls.installed == ["base", "embeddings"]
     assert {"--require-hashes", "--no-deps", "--only-binary=:all:"} <= set(calls[0])
     (place / "pyproject.toml").write_text("[project]\ndependencies = []\n")
-    bootstrap.main([])
+    bootstrap.main(["embeddings"])
     (place / "requirements" / "base.txt").write_text("small==1.0\n")
-    bootstrap.main([])
+    bootstrap.main(["embeddings"])
     assert len(calls) == 3
+
+
+def test_pages_are_installed_first_and_search_by_meaning_alone_adds_to_them(place, calls):
+    calls.has_torch = False
+    bootstrap.main([])
+    bootstrap.main([])
+    assert calls.installed == ["base"]
+    assert calls.models == 0
+    calls.has_torch = True
+    bootstrap.main(["embeddings"])
+    bootstrap.main(["embeddings"])
+    bootstrap.main([])
+    assert calls.installed == ["base", "base", "embeddings"]
+
+
+@pytest.mark.parametrize("extra", ["dev", "bench"])
+def test_what_covers_running_and_meaning_is_not_installed_again(place, calls, extra):
+    bootstrap.main([extra])
+    bootstrap.main([])
+    bootstrap.main(["embeddings"])
+    assert calls.installed == ["base", "embeddings", extra]
 
 
 def test_without_the_lock_the_bounds_of_the_project_decide(place, calls, monkeypatch):
     monkeypatch.setenv("WITHOUT_LOCK", "1")
-    bootstrap.main([])
+    bootstrap.main(["embeddings"])
     bootstrap.main(["dev"])
     assert [command[-1] for command in calls] == [f"{place}[embeddings]", f"{place}[embeddings,dev]"]
     monkeypatch.delenv("WITHOUT_LOCK")
-    bootstrap.main([])
+    bootstrap.main(["embeddings"])
     assert calls.installed[-2:] == ["base", "embeddings"]
 
 
@@ -120,7 +141,7 @@ def package(name, digest=UNKNOWN):
 )
 def test_small_torch_is_installed_before_what_needs_it(place, calls, capsys, report, installed, shown):
     calls.has_torch, calls.report = False, report
-    bootstrap.main([])
+    bootstrap.main(["embeddings"])
     assert calls.installed == [*installed, "base", "embeddings"]
     assert all("--no-deps" in command for command in calls)
     assert shown in capsys.readouterr().out
@@ -132,32 +153,32 @@ def test_torch_of_gigabytes_is_not_installed_unasked(place, calls, monkeypatch):
     with pytest.raises(
         SystemExit, match=r"about 3 GB to download.*ALLOW_CUDA_TORCH=1 make run.*WITHOUT_EMBEDDINGS=1 make run"
     ):
-        bootstrap.main([])
+        bootstrap.main(["embeddings"])
     assert calls.installed == ["lock"]
     calls.code = 0
     calls.clear()
     monkeypatch.setenv("ALLOW_CUDA_TORCH", "1")
-    bootstrap.main([])
+    bootstrap.main(["embeddings"])
     assert calls.installed == ["torch==2.13.0", "base", "embeddings"]
 
 
 def test_without_search_by_meaning_nothing_of_it_is_installed(place, calls, monkeypatch):
     calls.has_torch = False
     monkeypatch.setenv("WITHOUT_EMBEDDINGS", "1")
-    bootstrap.main([])
+    bootstrap.main(["embeddings"])
     bootstrap.main(["dev"])
     assert calls.installed == ["base", "base", "dev"]
     monkeypatch.delenv("WITHOUT_EMBEDDINGS")
     calls.has_torch = True
-    bootstrap.main([])
+    bootstrap.main(["embeddings"])
     assert calls.installed[-2:] == ["base", "embeddings"]
 
 
 @pytest.mark.parametrize(("switch", "times"), [pytest.param("", 1, id="meaning"), pytest.param("1", 0, id="words")])
 def test_model_is_fetched_and_its_weights_compared_once(place, calls, monkeypatch, switch, times):
     monkeypatch.setenv("WITHOUT_EMBEDDINGS", switch)
-    bootstrap.main([])
-    bootstrap.main([])
+    bootstrap.main(["embeddings"])
+    bootstrap.main(["embeddings"])
     assert calls.models == times
     assert bootstrap.MODEL.exists()
 

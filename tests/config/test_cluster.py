@@ -8,17 +8,16 @@ from django.db import connection, transaction
 
 from access.viewer import command_viewer
 from categories.services import VOCABULARY_LOCK, writers_turn
-from config import cluster
+from cluster import is_distributed, nodes
 from search.engines.postgres import PostgresEngine
 from search.query import SearchQuery
 from search.run import run
 from tests.cluster import URL, needs_cluster
 from tests.corpus import RECORDS
-from web.distribution import is_distributed
 
 
 def test_every_table_that_begins_with_a_memory_is_spread_and_the_vocabulary_is_on_every_node():
-    assert {model._meta.db_table for model in cluster.spread_models()} == {
+    assert {model._meta.db_table for model in nodes.spread_models()} == {
         "memories_memory",
         "memories_chunk",
         "memories_embeddedmemory",
@@ -30,7 +29,7 @@ def test_every_table_that_begins_with_a_memory_is_spread_and_the_vocabulary_is_o
         "categories_conceptlink",
         "categories_entitylink",
     }
-    references = {model._meta.db_table for model in cluster.reference_models()}
+    references = {model._meta.db_table for model in nodes.reference_models()}
     assert {"memories_project", "memories_session", "categories_category", "categories_localtext"} <= references
     assert references.isdisjoint({"memories_corpus", "memories_outbox", "memories_vectorchange", "memories_memory"})
     assert references.isdisjoint({"memories_followedsource", "memories_followedrecord", "memories_sourceconflict"})
@@ -60,21 +59,21 @@ def test_arguments_that_make_no_sense_are_refused(arguments, message):
 
 
 def test_each_worker_gets_as_many_shards_as_connections_whose_chosen_number_stays(monkeypatch):
-    assert [cluster.shards_for(workers) for workers in (1, 2, 5)] == [4, 4, 10]
-    assert cluster.shards_for(3, connections=8) == 24
-    monkeypatch.setattr(cluster, "_database_settings", lambda: {"citus.max_adaptive_executor_pool_size": "6"})
+    assert [nodes.shards_for(workers) for workers in (1, 2, 5)] == [4, 4, 10]
+    assert nodes.shards_for(3, connections=8) == 24
+    monkeypatch.setattr(nodes, "_database_settings", lambda: {"citus.max_adaptive_executor_pool_size": "6"})
     pool, kept = "citus.max_adaptive_executor_pool_size", "citus.max_cached_conns_per_worker"
-    usual, chosen = cluster._settings(), cluster._settings(4)
+    usual, chosen = nodes._settings(), nodes._settings(4)
     assert (usual[pool], usual[kept]) == ("6", "2")
     assert (chosen[pool], chosen[kept]) == ("4", "4")
 
 
 def test_the_status_tells_how_far_rebalancing_is_and_why_it_does_not_go_on(monkeypatch):
     details = {"tasks": [{"message": "ERROR: no space left\n"}, {}], "task_state_counts": {"runnable": 1, "blocked": 2}}
-    monkeypatch.setattr(cluster, "_fetch", lambda *_: [("running", details)])
-    assert cluster.rebalance_state() == "running; 2 blocked, 1 runnable; ERROR: no space left"
-    monkeypatch.setattr(cluster, "_fetch", lambda *_: [])
-    assert cluster.rebalance_state() == ""
+    monkeypatch.setattr(nodes, "_fetch", lambda *_: [("running", details)])
+    assert nodes.rebalance_state() == "running; 2 blocked, 1 runnable; ERROR: no space left"
+    monkeypatch.setattr(nodes, "_fetch", lambda *_: [])
+    assert nodes.rebalance_state() == ""
 
 
 @pytest.mark.django_db
@@ -111,15 +110,15 @@ def test_on_a_cluster_nothing_is_left_to_do_and_the_status_names_every_table(cap
 @needs_cluster
 @pytest.mark.django_db
 def test_servers_that_confirm_writes_too_early_are_named_with_the_remedy(monkeypatch, capsys):
-    monkeypatch.setattr(cluster, "_UNSAFE_SETTINGS", "SELECT 'fsync synchronous_commit'")
+    monkeypatch.setattr(nodes, "_UNSAFE_SETTINGS", "SELECT 'fsync synchronous_commit'")
     call_command("distribute", "--status")
     shown = capsys.readouterr().out
-    for node in cluster.nodes():
+    for node in nodes.nodes():
         assert f"On {node} fsync is off" in shown
         assert f"On {node} synchronous_commit is off" in shown
     assert "ALTER SYSTEM SET synchronous_commit = 'on'; SELECT pg_reload_conf();" in shown
-    monkeypatch.setattr(cluster, "_UNSAFE_SETTINGS", "SELECT ''")
-    assert cluster.risks() == []
+    monkeypatch.setattr(nodes, "_UNSAFE_SETTINGS", "SELECT ''")
+    assert nodes.risks() == []
 
 
 @needs_cluster

@@ -12,7 +12,7 @@ from curation.schemas import Alias, Edit, Merge, Move, Relate, Rename, Retag, Sp
 from curation.services import CurationForbiddenError, PlanChangedError, curation_apply, curation_plan, curation_undo
 from curation.working_copy import CurationRefusedError
 from explorer.categories.reads import category_overview
-from explorer.categories.requests import CategoryRequest
+from explorer.categories.schemas import CategoryRequest
 from explorer.categories.visible_tree import CategoryNotFoundError
 from memories.models import Corpus, Memory, OutboxEntry
 from memories.records import MemoryRecord

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from explorer.explore.arrangement import USUAL, Arrangement, Place
+from explorer.page_query import USUAL, Arrangement, Place
 from search.facets import FACET
 from tests.html import html_of
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from explorer.explore.values_page import build_values_context
+from explorer.explore.query_views import build_values_context
 from search.facets import Facet, FacetValue
 from search.result import FacetListing, FacetPage
 from tests.explorer.contexts import CORPUS, context_of, panel_of, query_of, tag_values

@@ -118,7 +118,7 @@ def test_views_of_others_and_wrong_tokens_have_no_feed(reader, view):
 
 
 def test_feed_that_is_read_too_often_is_told_to_wait(reader, view, monkeypatch):
-    monkeypatch.setattr("explorer.views.feeds._PER_MINUTE", 2)
+    monkeypatch.setattr("explorer.views.views._PER_MINUTE", 2)
     path = made(reader, view)
     buckets.forget()
     assert [Client().get(path).status_code for _ in range(3)] == [200, 200, 429]

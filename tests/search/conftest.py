@@ -58,11 +58,8 @@ def engine(request, settings, index, monkeypatch):
     settings.SEARCH_ENGINE = name.removesuffix("-large")
     if name == "tantivy-large":
         monkeypatch.setattr("search.engines.index.counts._WORTH_BITMAPS", -1)
-        monkeypatch.setattr("search.engines.index.counts._WORTH_LEFT", -1)
-        monkeypatch.setattr("search.engines.index.counts._LARGE_SEGMENT", 10)
-        monkeypatch.setattr("search.engines.index.counts._LARGE_SHARE", 0)
         # Values of one memory are counted with the others that few have.
-        monkeypatch.setattr("search.engines.index.bitmaps._SHARED", 2)
+        monkeypatch.setattr("search.engines.index.segments._SHARED", 2)
         monkeypatch.setattr(Segment, "bitmaps", bitmaps_now)
     monkeypatch.setitem(engines.ENGINES, "tantivy", following_engine)
     return name

@@ -8,8 +8,8 @@ from access.viewer import command_viewer
 from memories.models import Memory
 from memories.records import MemoryRecord
 from memories.services import memory_create
+from search.engines.check import compare
 from search.engines.index import follower as indexer
-from search.engines.index.check import compare
 from search.facets import FACETS
 from search.query import SearchQuery
 from search.run import run

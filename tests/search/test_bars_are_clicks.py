@@ -10,8 +10,8 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from search.engines.index.days import count_days, microseconds_of
-from search.engines.index.segments import QUARTER
+from search.engines.index.counts import count_days
+from search.engines.index.segments import QUARTER, microseconds_of
 from search.engines.sql import Sql
 from search.engines.sql import local_day as sql_local_day
 from search.histogram import bar_edges, bucket_end, bucket_start, build_histogram, build_hours, hour_edges

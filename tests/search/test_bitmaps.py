@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from search.engines.index import bitmaps as made_of
-from search.engines.index.bitmaps import Bitmaps, bitmap_of, by_value, is_shared
+from search.engines.index import segments as made_of
+from search.engines.index.segments import Bitmaps, bitmap_of, by_value, is_shared
 
 SIZE = 70_000
-# Rows per value: tested at once, with witnesses, listed, and as bits.
+# Rows per value: of rare ones, and of those with bitmaps.
 LENGTHS = [1, 2, 15, 16, 40, 149, 150, 900, 1_401, 3_000, 4_375, 4_376, 30_000, SIZE]
 
 
@@ -37,18 +37,20 @@ def test_every_value_is_counted_as_one_by_one(share):
     naive = {code: int(mask[own].sum()) for code, own in zip(keys.tolist(), rows, strict=True)}
     chosen = bitmap_of(np.flatnonzero(mask))
     assert len(chosen) == int(mask.sum())
-    counted = np.zeros(3 * len(LENGTHS), np.int64)
-    bitmaps.rare.count(mask, counted)
-    assert {code: int(counted[code]) for code in bitmaps.rare.codes.tolist()} == {
-        code: naive[code] for code, length in zip(keys.tolist(), LENGTHS, strict=True) if length < 150
-    }
     assert {code: chosen.intersection_cardinality(of) for code, of in bitmaps.by_code.items()} == {
         code: naive[code] for code, length in zip(keys.tolist(), LENGTHS, strict=True) if length >= 150
     }
-    some = {code for codes in bitmaps.rare.codes_in(mask) for code in codes.tolist()}
-    assert some == {code for code in bitmaps.rare.codes.tolist() if naive[code]}
-    # A witnessed code has a row; the others may have one too.
-    assert all(naive[code] for code in bitmaps.codes[bitmaps.witnessed(mask)].tolist())
+    assert rare_counts(bitmaps, mask) == {
+        code: naive[code] for code, length in zip(keys.tolist(), LENGTHS, strict=True) if length < 150
+    }
+
+
+def rare_counts(bitmaps, mask):
+    """The counts of the values without bitmaps."""
+    counted = np.zeros(3 * len(LENGTHS), np.int64)
+    bitmaps.count_rare(mask, counted)
+    assert not counted[bitmaps.codes].any()
+    return {code: int(counted[code]) for code in range(0, 3 * len(LENGTHS), 3) if code not in bitmaps.by_code}
 
 
 @pytest.mark.parametrize("share", [0.0, 0.0002, 0.002, 0.03, 0.2, 1.0])
@@ -60,14 +62,9 @@ def test_in_a_large_segment_values_need_as_large_a_share_of_the_rows_for_a_bitma
     assert len(bitmaps.by_code) == 5
     mask = np.random.default_rng(5).random(SIZE) < share
     naive = {code: int(mask[own].sum()) for code, own in zip(keys.tolist(), rows, strict=True)}
-    counted = np.zeros(3 * len(LENGTHS), np.int64)
-    bitmaps.rare.count(mask, counted)
-    rare = bitmaps.rare.codes.tolist()
+    rare = rare_counts(bitmaps, mask)
     assert len(rare) == 9
-    assert {code: int(counted[code]) for code in rare} == {code: naive[code] for code in rare}
-    assert {code for codes in bitmaps.rare.codes_in(mask) for code in codes.tolist()} == {
-        code for code in rare if naive[code]
-    }
+    assert rare == {code: naive[code] for code in rare}
 
 
 def test_bitmaps_are_made_where_they_cover_a_third_of_the_values(monkeypatch):

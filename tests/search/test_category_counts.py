@@ -11,7 +11,7 @@ from explorer.categories.visible_tree import visible_tree
 from memories.models import Chunk, Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_delete, memory_update
-from search import category_counts
+from search import baseline_counts
 from search.engines import select_engine
 from tests.embedding import embed_all
 from tests.search.conftest import EVERY_COUNT
@@ -112,7 +112,7 @@ def of_projects():
 def test_nothing_is_counted_twice_while_nothing_changes(engine, of_projects, monkeypatch):
     change(random.Random(1), 0)
     counted(EVERYTHING)
-    monkeypatch.setattr(category_counts, "_counted", None)
+    monkeypatch.setattr(baseline_counts, "_count_categories", None)
     assert counted(EVERYTHING) == naive(EVERYTHING)
 
 

@@ -3,8 +3,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from search.engines.index.days import count_days, microseconds_of
-from search.engines.index.segments import QUARTER
+from search.engines.index.counts import count_days
+from search.engines.index.segments import QUARTER, microseconds_of
 
 
 def counted(count, moments, zone):

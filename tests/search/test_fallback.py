@@ -11,8 +11,8 @@ from django.test import Client
 from access.keys import make_key
 from access.viewer import command_viewer
 from memories.models import Memory
+from search.engines.check import compare
 from search.engines.index import follower, store
-from search.engines.index.check import compare
 from search.listings import facet_page
 from search.query import SearchQuery
 from search.result import FacetListing

@@ -10,9 +10,9 @@ from django.db import connection
 
 from access.viewer import command_viewer
 from memories.models import Memory
-from search.engines import engine_named, segment_files
-from search.engines.index import check, follower, outbox, store
-from search.engines.index.check import compare
+from search.engines import check, engine_named, segment_files
+from search.engines.check import compare
+from search.engines.index import follower, outbox, store
 from search.engines.index.engine import IndexEngine
 from search.engines.index.segments import Dictionary, IndexRow, Segment, SegmentBuilder, merge_segments
 from search.engines.segment_files import arrays_verify

@@ -8,7 +8,7 @@ from access.keys import make_key
 from access.viewer import command_viewer
 from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
-from explorer.categories.requests import CategoryListRequest
+from explorer.categories.schemas import CategoryListRequest
 from search.query import ALIASES, SearchQuery
 from search.result import FacetListing
 from search.timeline import TimelineRequest

@@ -12,8 +12,8 @@ from django.db import connection
 from tantivy import Query
 
 from memories.models import Memory, OutboxEntry
+from search.engines.check import compare
 from search.engines.index import follower, outbox, store, words
-from search.engines.index.check import compare
 from tests.corpus import RECORDS, bring_in
 from tests.killed import run_until
 from tests.search.indexed import assert_true_to_the_database, change_much

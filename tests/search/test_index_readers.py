@@ -10,8 +10,8 @@ from django.db.models.functions import Now
 
 from access.viewer import command_viewer
 from memories.models import Corpus, Memory, OutboxEntry, Project
+from search.engines.check import compare
 from search.engines.index import follower, outbox, store
-from search.engines.index.check import compare
 from search.engines.index.engine import IndexEngine
 from search.engines.index.store import docs_of, ids_at
 from search.plan import resolve_query

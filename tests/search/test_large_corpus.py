@@ -4,7 +4,7 @@ import pytest
 
 from access.viewer import Viewer, command_viewer
 from explorer.categories.reads import category_list
-from explorer.categories.requests import CategoryListRequest
+from explorer.categories.schemas import CategoryListRequest
 from memories.models import Project
 from memories.records import MemoryRecord
 from memories.services import memory_create

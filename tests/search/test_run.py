@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
-from search.engines import match_counts, with_engine
+from search.engines import sql, with_engine
 from search.engines.base import EngineQuery, Filter
 from search.engines.index.engine import IndexEngine
 from search.engines.postgres import PostgresEngine
@@ -293,12 +293,12 @@ def test_statements_do_not_grow_with_hits_or_values(corpus, everyone):
 @pytest.mark.engines("postgres")
 def test_facets_that_run_out_of_time_are_reported_and_hits_still_come(corpus, everyone, settings, monkeypatch):
     settings.SEARCH_FACET_TIMEOUT_MS = 1
-    original = match_counts._facet
+    original = sql.facet_select
 
     def slow(sql, plan, request, k):
         return original(sql, plan, request, k).replace("WHERE", "WHERE pg_sleep(0.05) IS NOT NULL AND", 1)
 
-    monkeypatch.setattr(match_counts, "_facet", slow)
+    monkeypatch.setattr(sql, "facet_select", slow)
     result = ask("include_facets=1", everyone)
     assert len(result.hits) == 14
     assert all(facet.unavailable for facet in result.facets)

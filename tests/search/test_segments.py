@@ -9,9 +9,16 @@ from access.viewer import command_viewer
 from memories.records import MemoryRecord
 from memories.services import memory_create
 from search.engines.index import follower
-from search.engines.index.bitmaps import Bitmaps, bitmap_of
 from search.engines.index.engine import IndexEngine
-from search.engines.index.segments import MULTIPLE, Dictionary, IndexRow, SegmentBuilder, merge_segments
+from search.engines.index.segments import (
+    MULTIPLE,
+    Bitmaps,
+    Dictionary,
+    IndexRow,
+    SegmentBuilder,
+    bitmap_of,
+    merge_segments,
+)
 from search.engines.index.store import values_at
 from search.plan import resolve_query
 from search.query import SearchQuery
@@ -53,14 +60,12 @@ def test_segments_of_different_widths_become_one():
     "shared", [pytest.param(1, id="all shared"), pytest.param(3, id="some"), pytest.param(99, id="all rare")]
 )
 def test_rare_and_shared_values_add_up(shared, monkeypatch):
-    monkeypatch.setattr("search.engines.index.bitmaps._SHARED", shared)
+    monkeypatch.setattr("search.engines.index.segments._SHARED", shared)
     segment = segment_of([row(1, "a", "b"), row(2, "a"), row(3, "a", "c"), row(4), row(5, "b")])
     bitmaps = Bitmaps(*(segment.arrays[f"tag.{name}"] for name in ("keys", "starts", "rows")), segment.size)
     mask = np.array([True, True, True, True, False])
     counts = np.zeros(4, np.int64)
-    bitmaps.rare.count(mask, counts)
-    rare = set(counts.nonzero()[0].tolist())
-    assert {code for codes in bitmaps.rare.codes_in(mask) for code in codes.tolist()} == rare
+    bitmaps.count_rare(mask, counts)
     for code, rows in bitmaps.by_code.items():
         counts[code] += bitmap_of(np.flatnonzero(mask)).intersection_cardinality(rows)
     # No tag; a, b and c.
@@ -72,7 +77,7 @@ def three_days(db, index, settings, monkeypatch):
     """Memories of three days, each day in a segment of its own."""
     settings.SEARCH_ENGINE = "tantivy"
     # Neighbouring segments are merged only if they are smaller than this.
-    monkeypatch.setattr("search.engines.index.writer.SEGMENT_ROWS", 0)
+    monkeypatch.setattr("search.engines.index.follower.SEGMENT_ROWS", 0)
     for day, number in ((1, 2), (2, 1), (3, 3)):
         for n in range(number):
             record = MemoryRecord(

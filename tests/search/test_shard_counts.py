@@ -22,7 +22,7 @@ def test_counts_made_on_shards_equal_those_of_one_machine(corpus, everyone, face
     with pytest.MonkeyPatch.context() as patch:
         counted = []
         for is_distributed in (False, True):
-            patch.setattr("search.engines.postgres.is_distributed", lambda answer=is_distributed: answer)
+            patch.setattr("search.engines.is_distributed", lambda answer=is_distributed: answer)
             clear_caches()
             counted.append(run(query, everyone, facet_limit=facet_limit))
     here, there = counted

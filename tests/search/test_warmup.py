@@ -28,8 +28,6 @@ def test_bitmaps_are_made_before_a_large_set_is_counted(memories, monkeypatch):
     # Not for a few memories.
     assert not made.is_set()
     monkeypatch.setattr("search.engines.index.counts._WORTH_BITMAPS", 1)
-    monkeypatch.setattr("search.engines.index.counts._WORTH_LEFT", 1)
-    monkeypatch.setattr("search.engines.index.counts._LARGE_SEGMENT", 0)
     IndexEngine().warm_up()
     assert made.wait(10)
 

@@ -15,11 +15,11 @@ from agent_tools import asgi
 from agent_tools.calls import ToolRefusedError, call
 from agent_tools.catalogue import TOOL
 from tests.web.applications import ask
-from web import handler, health
+from web import handler, outages
 from web.admission import Admission, BusyError
 from web.handler import SiteHandler
-from web.health import HealthEndpoints
 from web.middleware import CONTENT_SECURITY_POLICY
+from web.outages import HealthEndpoints
 
 pytestmark = pytest.mark.urls(__name__)
 
@@ -225,15 +225,15 @@ def test_server_is_ready_while_its_database_answers(monkeypatch):
         return [(found.status, json.loads(found.text)) for found in [await ask(HealthEndpoints(None), "/readyz")]]
 
     assert asyncio.run(states()) == [(200, {"status": "ready"})]
-    monkeypatch.setattr(health, "_ask_database", no_connection)
+    monkeypatch.setattr(outages, "_ask_database", no_connection)
     assert asyncio.run(states()) == [(503, {"status": "not ready", "detail": "The database does not answer."})]
 
 
 @pytest.mark.django_db
 def test_probe_continues_after_its_connection_is_lost():
-    assert health.database_answers(within=10)
-    health._own.close()
-    assert health.database_answers(within=10)
+    assert outages.database_answers(within=10)
+    outages._own.close()
+    assert outages.database_answers(within=10)
 
 
 def test_probe_that_hangs_is_waited_for_no_longer_than_the_deadline_and_asked_once(monkeypatch):
@@ -243,9 +243,9 @@ def test_probe_that_hangs_is_waited_for_no_longer_than_the_deadline_and_asked_on
         asked.append(1)
         hang.wait(20)
 
-    monkeypatch.setattr(health, "_ask_database", ask_database)
-    assert not health.database_answers(within=0.05)
-    assert not health.database_answers(within=0.05)
+    monkeypatch.setattr(outages, "_ask_database", ask_database)
+    assert not outages.database_answers(within=0.05)
+    assert not outages.database_answers(within=0.05)
     assert len(asked) == 1
     hang.set()
-    assert health.database_answers(within=10)
+    assert outages.database_answers(within=10)

@@ -18,7 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 from config.settings import env_address
 from tests.config.conftest import folder_for_a_server
 from tests.config.test_up import Up, command, eventually, free_port
-from web.mount import mount_is_free, path_below
+from web.handler import mount_is_free, path_below
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/opt/homebrew/bin:/usr/bin:/usr/local/bin")
 

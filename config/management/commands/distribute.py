@@ -6,10 +6,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from config import cluster
+from cluster import is_distributed, nodes
 from text.formatting import plural
 from web.command_line import command
-from web.distribution import is_distributed
 
 _COST = (
     "This is for a team that outgrows one machine; below some ten million memories one machine answers sooner. The "
@@ -42,7 +41,7 @@ class Command(BaseCommand):
             type=int,
             metavar="N",
             help="connections to each server in one search, from 1 to 64: the processors of a server that may work for "
-            f"one search ({cluster.CONNECTIONS})",
+            f"one search ({nodes.CONNECTIONS})",
         )
 
     def handle(
@@ -68,27 +67,27 @@ class Command(BaseCommand):
             elif add_node is not None:
                 self._add_node(add_node)
             elif rebalance:
-                cluster.rebalance()
+                nodes.rebalance()
                 self.stdout.write(
                     "Shards are being moved in the background, while the site works on. See --status."
-                    + ("" if cluster.writers_go_on() else f" {_WRITERS_WAIT}")
+                    + ("" if nodes.writers_go_on() else f" {_WRITERS_WAIT}")
                 )
             else:
                 self._distribute(yes, shards, connections)
-        except cluster.ClusterError as error:
+        except nodes.ClusterError as error:
             raise CommandError(str(error)) from None
 
     def _distribute(self, yes: bool, shards: int | None, connections: int | None) -> None:
-        if found := cluster.problems():
+        if found := nodes.problems():
             raise CommandError("Not possible yet:\n" + "\n".join(f"- {one}" for one in found))
         self._warn()
-        plan = cluster.plan(connections)
+        plan = nodes.plan(connections)
         if plan.is_empty:
             self.stdout.write(f"Everything is on the nodes already. {command('distribute --status')} shows where.")
             return
-        workers = sum(not node.is_coordinator for node in cluster.nodes())
-        shards = shards or cluster.shards_for(workers, connections)
-        self.stdout.write(f"Citus {cluster.citus_version()}, {plural(workers, 'worker')}. The plan:")
+        workers = sum(not node.is_coordinator for node in nodes.nodes())
+        shards = shards or nodes.shards_for(workers, connections)
+        self.stdout.write(f"Citus {nodes.citus_version()}, {plural(workers, 'worker')}. The plan:")
         if plan.references:
             self.stdout.write(f"- to every node: {', '.join(plan.references)}")
         if plan.spread:
@@ -109,18 +108,18 @@ class Command(BaseCommand):
             self.stdout.write(f"Nothing was changed. Do it: {command(f'distribute --yes --shards {shards}{more}')}")
             return
         # Two at a time are impossible: it refuses while anybody else is connected.
-        cluster.distribute(shards=shards, connections=connections, report=self.stdout.write)
+        nodes.distribute(shards=shards, connections=connections, report=self.stdout.write)
         self.stdout.write(self.style.SUCCESS("Done. Start the site with SEARCH_ENGINE=postgres."))
 
     def _warn(self) -> None:
-        for risk in cluster.risks():
+        for risk in nodes.risks():
             self.stdout.write(self.style.WARNING(risk))
 
     def _add_node(self, address: str) -> None:
         found = re.fullmatch(r"(?P<host>[^\s:]+|\[[0-9a-fA-F:]+\]):(?P<port>[0-9]{1,5})", address)
         if not found or not 0 < int(found["port"]) < 65536:
             raise CommandError(f"--add-node {address}: write it like worker-3.internal:5432.")
-        cluster.node_add(found["host"].strip("[]"), int(found["port"]))
+        nodes.node_add(found["host"].strip("[]"), int(found["port"]))
         self.stdout.write(
             f"Added {address}. It has the vocabulary; shards come by {command('distribute --rebalance')}."
         )
@@ -128,21 +127,21 @@ class Command(BaseCommand):
     def _status(self) -> None:
         if not is_distributed():
             raise CommandError(f"This database is on one machine. {command('distribute')} shows what moving it takes.")
-        self.stdout.write(f"Citus {cluster.citus_version()}")
-        for state in cluster.node_states():
+        self.stdout.write(f"Citus {nodes.citus_version()}")
+        for state in nodes.node_states():
             role = "coordinator" if state.node.is_coordinator else "worker"
             self.stdout.write(
                 f"{state.node} ({role}{'' if state.node.is_active else ', NOT ACTIVE'}): "
                 f"{plural(state.shards, 'shard')}, {size_text(state.bytes)}"
             )
-        for table in cluster.table_states():
+        for table in nodes.table_states():
             where = "every node" if table.kind == "reference" else plural(table.shards, "shard")
             skew = "" if table.kind == "reference" else f", the largest shard is {table.skew:.2f} × the average"
             self.stdout.write(f"{table.name}: {size_text(table.bytes)}, {where}{skew}")
-        if moving := cluster.rebalance_state():
+        if moving := nodes.rebalance_state():
             self.stdout.write(f"Rebalancing: {moving}")
         self._warn()
-        plan = cluster.plan()
+        plan = nodes.plan()
         if not plan.is_empty:
             left = ", ".join([*plan.references, *plan.spread, *plan.indexes, *plan.settings])
             self.stdout.write(f"Not done yet: {left}. Continue: {command('distribute --yes')}")

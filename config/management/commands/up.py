@@ -29,6 +29,7 @@ from categories.searched_terms import terms_refresh_all
 from config.backup import unknown_migrations
 from config.backup_schedule import scheduled_backups
 from memories import recalls
+from memories.embedding.installation import can_install
 from memories.embedding.models import missing_packages
 from memories.models import Memory, Project
 from search.engines.index import follower as indexer
@@ -175,10 +176,13 @@ class Command(BaseCommand):
             wait_until_readable(INDEX_SECONDS)
         else:
             drop_unread_index()
-        if missing := missing_packages(settings.EMBEDDING_MODEL):
+        missing = missing_packages(settings.EMBEDDING_MODEL)
+        if missing and not can_install():
             where = documentation("embeddings.md")
             self.say(f"Searching by words only: {missing}. {where} explains how to search by meaning too.")
         else:
+            if missing:
+                self.say("Search by meaning is being installed meanwhile; until it is there, words find.")
             start(SupervisedProcess(["worker", "--skip-checks"], "Nothing is embedded"))
 
     def prepare(self) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 
 from search.area import INSIDE, OUTLINE, Area, Tile, cells_of
 from search.engines.base import NO_NEIGHBOURS, EngineQuery, Filter, Ids, LanguageText, Neighbours, Value, VectorQuery
-from search.engines.index import days, words
-from search.engines.index.segments import SCALARS
+from search.engines.index import words
+from search.engines.index.segments import SCALARS, microseconds_of
 from search.engines.index.store import View, codes_of, column_of, docs_of, values_at
 from search.engines.knn import Vectors, nearest_candidates, vectors_now
 from search.engines.segment_files import Array, Mask
@@ -113,9 +113,9 @@ class MatchMasks:
             if chosen.includes and chosen.key != without_includes:
                 masks.append(self._included(chosen, plan))
         if (since := plan.updated_from) is not None:
-            masks.append(self.cached(("updated", since), lambda: self._updated(days.microseconds_of(since))))
+            masks.append(self.cached(("updated", since), lambda: self._updated(microseconds_of(since))))
         if (then := plan.as_of) is not None:
-            masks.append(self.cached(("as of", then), lambda: self._valid(days.microseconds_of(then))))
+            masks.append(self.cached(("as of", then), lambda: self._valid(microseconds_of(then))))
         if (area := plan.area) is not None:
             masks.append(self.cached(("area", area), lambda: self._in_area(area)))
         if plan.recalled_from is not None:
@@ -174,9 +174,9 @@ class MatchMasks:
         for segment in self._view.segments:
             created, stretch = segment.arrays["created"], mask[segment.span]
             if plan.start is not None:
-                stretch &= created >= days.microseconds_of(plan.start)
+                stretch &= created >= microseconds_of(plan.start)
             if plan.end is not None:
-                stretch &= created < days.microseconds_of(plan.end)
+                stretch &= created < microseconds_of(plan.end)
         return mask
 
     def _valid(self, then: int) -> Mask:
@@ -198,7 +198,7 @@ class MatchMasks:
     def _recalled(self, plan: EngineQuery, since: datetime) -> Mask:
         """The docs whose last recall is not before an instant."""
         # Recalls are stored by the second, so those of the second in which the instant is are before it.
-        seconds = max(0, -(-days.microseconds_of(since) // 1_000_000))
+        seconds = max(0, -(-microseconds_of(since) // 1_000_000))
 
         def find() -> Mask:
             recalled = recalls_by_doc(self._view, plan.recalls)

@@ -212,7 +212,6 @@ def is_newest(view: View) -> bool:
 
 
 def close_view() -> None:
-    """Close the view of this process."""
     _reader.clear()
 
 
@@ -304,7 +303,6 @@ def values_at(view: View, name: str, docs: Array) -> Array:
 
 
 def ids_at(view: View, docs: Array) -> list[int]:
-    """The memory ids at docs."""
     found: list[int] = values_at(view, "id", docs).tolist()
     return found
 
@@ -343,7 +341,6 @@ def by_segment(view: View, docs: Array) -> Iterator[tuple[Segment, Array]]:
 
 
 def codes_of(view: View, column: str, values: Iterable[Value]) -> list[int]:
-    """The codes of the values that this view has."""
     known, length = view.dictionary.codes[column], view.sizes[column]
     return [code for value in values if value != "" and 0 < (code := known.get(value, 0)) < length]
 

@@ -295,7 +295,6 @@ def _needed_by_all(texts: Sequence[LanguageText]) -> Iterable[Pattern]:
 
 
 def within_docs(query: tantivy.Query, docs: Docs) -> tantivy.Query:
-    """A query restricted to some docs."""
     among = tantivy.Query.const_score_query(tantivy.Query.term_set_query(_SCHEMA, DOC, docs.tolist()), 0.0)
     return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, among)])
 

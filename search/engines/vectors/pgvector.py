@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from django.db import connection, transaction
 
+from cluster import estimated_rows
 from memories.models import VectorChange
 from search.engines.base import Ids, Similarities, VectorQuery
-from web.cache import RepeatedReads
-from web.distribution import is_distributed
 
 # ef_search grows with the chunks to read, within bounds, because recall is lowest at the edge of the examined set; an
 # iterative scan goes on where that is not enough. The minimum finds 99 of 100 of the first ten.
@@ -138,12 +137,6 @@ SELECT {chunks}, vectors, replica,
        ARRAY(SELECT unnest(memory_ids) FROM (SELECT memory_ids FROM memories_vectorchange
              WHERE revision > %(known)s AND model_id = %(model)s ORDER BY revision LIMIT %(most)s) AS few)
 FROM memories_corpus WHERE id = 1"""
-_CHUNKS = "(SELECT greatest(reltuples, 0) FROM pg_class WHERE oid = 'memories_chunk'::regclass)"
-# In a cluster that table is empty: the estimates of its shards are asked for, which takes a question to every node.
-_CHUNKS_ON_SHARDS = """
-SELECT coalesce(sum(result::bigint), 0) FROM run_command_on_shards('memories_chunk',
-  $$SELECT greatest(reltuples, 0)::bigint FROM pg_class WHERE oid = '%s'::regclass$$) WHERE success"""
-_on_shards = RepeatedReads[tuple[object, ...], int]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,27 +162,14 @@ class ChangeState:
 
 
 def change_state(known: int = 0, model_id: int = 0, most: int = MAX_CHANGES) -> ChangeState:
-    chunks = str(_chunks_on_shards()) if is_distributed() else _CHUNKS
     with connection.cursor() as cursor:
-        cursor.execute(_STANDING.format(chunks=chunks), {"known": known, "model": model_id, "most": most})
+        statement = _STANDING.format(chunks=estimated_rows("memories_chunk"))
+        cursor.execute(statement, {"known": known, "model": model_id, "most": most})
         row = cursor.fetchone()
     if row is None:
         return ChangeState()
     chunks, revision, replica, changes, ids = row
     return ChangeState(int(chunks), revision, replica, changes, tuple(ids))
-
-
-def _chunks_on_shards() -> int:
-    """Postgres' estimate of the number of chunks in a cluster, read again after a while."""
-
-    def read() -> int:
-        with connection.cursor() as cursor:
-            # Without parameters: the statement for a shard has a percent sign.
-            cursor.execute(_CHUNKS_ON_SHARDS)
-            return int(cursor.fetchone()[0])
-
-    settings = connection.settings_dict
-    return _on_shards.get((settings["HOST"], settings["PORT"], settings["NAME"]), object(), read)
 
 
 def track_changes_for(replica: str) -> None:

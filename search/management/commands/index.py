@@ -13,12 +13,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from search.engines.check import Comparison, VectorComparison, compare, compare_vectors
 from search.engines.index import follower, outbox, store
-from search.engines.index.check import Comparison, compare
 from search.engines.index.store import FollowedElsewhereError, WriterElsewhereError
 from search.engines.segment_files import DamagedError, NotReadableError
 from search.engines.vectors import replica
-from search.engines.vectors.check import VectorComparison, compare_vectors
 from text.formatting import memories
 from web.command_line import local_command
 

@@ -13,7 +13,7 @@ from categories.models import Category, Concept
 from categories.services import Vocabulary
 from explorer.categories.browser import BrowseRequest, browse
 from explorer.categories.reads import category_list, category_overview, chunks_of, concepts_in, memories_of
-from explorer.categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.categories.schemas import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.categories.visible_tree import CategoryNotFoundError, visible_tree
 from memories.models import Memory
 from memories.records import MemoryRecord

@@ -2,7 +2,7 @@
 
 import pytest
 
-from explorer.categories.requests import CategoryListRequest, CategoryRequest, ConceptListRequest
+from explorer.categories.schemas import CategoryListRequest, CategoryRequest, ConceptListRequest
 from web.params import QueryError
 
 

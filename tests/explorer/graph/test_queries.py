@@ -4,8 +4,8 @@ import pytest
 
 from access.viewer import Viewer, command_viewer
 from categories.models import Concept, Entity, Relationship
-from explorer.graph.node_reads import node_detail, node_neighbourhood, relationship_detail
-from explorer.graph.params import AroundRequest, PathRequest, TableRequest
+from explorer.graph.labels import AroundRequest, PathRequest, TableRequest
+from explorer.graph.neighbourhood import node_detail, node_neighbourhood, relationship_detail
 from explorer.graph.path_page import find_path
 from explorer.graph.queries import CONCEPT, ENTITY, NameAmbiguousError, NameUnknownError
 from explorer.graph.table_page import node_table

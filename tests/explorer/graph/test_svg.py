@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from categories.queries import Term
+from explorer.graph.labels import AroundRequest
 from explorer.graph.neighbourhood import Edge, Neighbourhood, NodeLink, NodeNeighbour
-from explorer.graph.params import AroundRequest
 from explorer.graph.svg import MARGIN, ROW, Spot, lay_out, line_path, strongest
 
 

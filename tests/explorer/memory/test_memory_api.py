@@ -298,7 +298,7 @@ def test_health_of_a_database_that_is_down_is_503(client, monkeypatch):
     def fail():
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr("web.health._ask_database", fail)
+    monkeypatch.setattr("web.outages._ask_database", fail)
     response = client.get("/api/health")
     assert response.status_code == 503
     assert response.json()["error"] == "database_unavailable"

@@ -10,8 +10,7 @@ from django.test import Client
 
 from access.models import Membership
 from access.viewer import command_viewer
-from explorer.status.measures import _answers, _last_backup, measure_groups
-from explorer.status.reads import ModelStatus, SiteStatus, build_status
+from explorer.status.reads import ModelStatus, SiteStatus, _answers, _last_backup, build_status, measure_groups
 from memories import checks
 from memories.embedding import vectors
 from memories.embedding.query import QueryCache, load_in_background
@@ -196,7 +195,7 @@ def test_missing_or_late_backup_needs_attention_and_says_what_to_do(curator, set
 
 def test_a_backup_is_started_from_the_page_by_who_may_write_everything(curator, monkeypatch, settings, tmp_path):
     settings.BACKUP_FOLDER, started = tmp_path, []
-    monkeypatch.setattr("explorer.status.measures.start_once", started.append)
+    monkeypatch.setattr("explorer.status.reads.start_once", started.append)
     store("Tea.")
     reader = User.objects.create_user("reader")
     Membership.objects.create(user=reader, project=Project.objects.get(slug="tea"))

@@ -10,9 +10,9 @@ from memories.embedding import vectors as tables
 from memories.embedding.chunking import Window
 from memories.embedding.vectors import EmbeddedText, PendingText
 from memories.models import Chunk, Memory
-from search.engines import knn
+from search.engines import check, knn
 from search.engines.base import VectorQuery
-from search.engines.vectors import check, pgvector, replica, writer
+from search.engines.vectors import pgvector, replica, writer
 from web.cache import clear_caches
 
 DIMENSIONS = 384

@@ -10,9 +10,9 @@ from django.db import connection, transaction
 
 from memories.embedding import vectors as tables
 from memories.models import Chunk, Corpus
-from search.engines import knn
+from search.engines import check, knn
 from search.engines.polling import StoppedError
-from search.engines.vectors import check, pgvector, replica, writer
+from search.engines.vectors import pgvector, replica, writer
 from tests.search.vectors.drawn import (
     DIMENSIONS,
     assert_true_to_the_database,

@@ -11,8 +11,8 @@ import pytest
 from access.viewer import command_viewer
 from memories.models import Memory
 from search.engines import segment_files
+from search.engines.check import compare
 from search.engines.index import follower, segments, store
-from search.engines.index.check import compare
 from search.engines.segment_files import (
     DamagedError,
     Manifest,

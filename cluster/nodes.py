@@ -16,16 +16,7 @@ from django.db import DatabaseError, connection, models, transaction
 from django.db.migrations.executor import MigrationExecutor
 from pgvector.django import HnswIndex
 
-from memories.models import (
-    Corpus,
-    FollowedRecord,
-    FollowedSource,
-    Memory,
-    OutboxEntry,
-    SourceConflict,
-    VectorChange,
-)
-from web import distribution
+import cluster
 from web.command_line import command
 
 MIN_CITUS = 14
@@ -35,7 +26,15 @@ _EXTENSIONS = ("vector", "pg_trgm")
 # Memories and their children are spread by the memory's id; the vocabulary and what memories refer to is on every node.
 # Tables of other apps are on the coordinator alone, and so are these of the two apps: one row, a queue, or what is
 # followed, which is read on the machine of the site.
-_LOCAL = (Corpus, FollowedRecord, FollowedSource, OutboxEntry, SourceConflict, VectorChange)
+_LOCAL = {
+    "memories_corpus",
+    "memories_followedrecord",
+    "memories_followedsource",
+    "memories_outbox",
+    "memories_sourceconflict",
+    "memories_vectorchange",
+}
+_MEMORIES = "memories_memory"
 _SPREAD_APPS = ("memories", "categories")
 # Settings of the database on every node. Settings of a transaction do not reach the shards. Writers change both
 # memories and the vocabulary, which Citus allows only if statements about memories go to one shard after the other.
@@ -113,13 +112,13 @@ class NodeState:
 
 def spread_models() -> list[type[models.Model]]:
     """Memories first, then the tables whose primary key begins with a memory."""
-    children = [model for model in _models() if _is_child(model)]
-    return [Memory, *children]
+    return [apps.get_model("memories", "Memory"), *filter(_is_child, _models())]
 
 
 def reference_models() -> list[type[models.Model]]:
     """The tables that are on every node."""
-    return [model for model in _models() if model not in _LOCAL and model is not Memory and not _is_child(model)]
+    others = _LOCAL | {_MEMORIES}
+    return [model for model in _models() if model._meta.db_table not in others and not _is_child(model)]
 
 
 def _models() -> Iterator[type[models.Model]]:
@@ -326,7 +325,7 @@ def distribute(*, shards: int, connections: int | None = None, report: Callable[
     try:
         if unmoved.references or unmoved.spread:
             _move(unmoved, shards, report)
-        distribution.forget()
+        cluster.forget()
         _index(report)
         _free(report)
         _configure(report, connections)
@@ -363,13 +362,13 @@ def _move(unmoved: Plan, shards: int, report: Callable[[str], None]) -> None:
             report(f"{table}: to every node")
             cursor.execute("SELECT create_reference_table(%s)", [table])
         for table in unmoved.spread:
-            report(f"{table}: by {'id' if table == Memory._meta.db_table else 'memory_id'}")
-            if table == Memory._meta.db_table:
+            report(f"{table}: by {'id' if table == _MEMORIES else 'memory_id'}")
+            if table == _MEMORIES:
                 cursor.execute("SELECT create_distributed_table(%s, 'id', shard_count := %s)", [table, shards])
             else:
                 cursor.execute(
                     "SELECT create_distributed_table(%s, 'memory_id', colocate_with := %s)",
-                    [table, Memory._meta.db_table],
+                    [table, _MEMORIES],
                 )
         there = {name for (name,) in _fetch("SELECT logicalrelid::text FROM pg_dist_partition")}
         for table, name, definition, target in keys:
@@ -424,7 +423,7 @@ def node_add(host: str, port: int) -> None:
         if not any(node.is_coordinator for node in nodes()):
             raise ClusterError("\n".join(_node_problems()[:1]))
         _fetch("SELECT citus_add_node(%s, %s)", [host, port])
-        if distribution.is_distributed():
+        if cluster.is_distributed():
             _fetch("SELECT replicate_reference_tables(%s)", ["auto" if writers_go_on() else "block_writes"])
             _configure(lambda _: None)
     except DatabaseError as error:

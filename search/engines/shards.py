@@ -1,8 +1,9 @@
-"""All counts of a query where memories are spread over shards: each shard counts its own matches in one scan.
+"""The Postgres engine where memories are spread over shards: the statements that need another form there.
 
-A memory gives a list of texts, one for everything that it counts in: the value of a facet, its day, the total. Each
-begins with two digits, the number of what it counts, and a colon. Shards count equal texts, and only texts with their
-counts travel, never rows. There is one scan for all facets that share the match set, and one for each that does not.
+All counts of a query are made by the shards, each of its own matches in one scan. A memory gives a list of texts, one
+for everything that it counts in: the value of a facet, its day, the total. Each begins with two digits, the number of
+what it counts, and a colon. Shards count equal texts, and only texts with their counts travel, never rows. There is one
+scan for all facets that share the match set, and one for each that does not.
 """
 
 from collections import defaultdict
@@ -20,6 +21,7 @@ from search.engines.base import (
     MatchSet,
     ValueCount,
 )
+from search.engines.postgres import SOME, PostgresEngine
 from search.engines.sql import Sql, drops_includes, local_day, no_value_sql
 from search.facets import FACET, FACETS, OWN_CATEGORIES, FacetKind
 from search.histogram import NO_DAYS, DayCounts
@@ -46,7 +48,6 @@ class _Values:
         return " || ".join([*texts, *self.arrays]) or "'{}'::text[]"
 
     def add(self, number: int, kind: FacetKind, column: str) -> None:
-        """The values of a facet."""
         begin = f"{number:02d}:"
         match kind:
             case FacetKind.SCALAR | FacetKind.PROJECT:
@@ -74,7 +75,6 @@ class _Scan:
         return not any((*self.always.texts, *self.always.arrays, *self.values.texts, *self.values.arrays))
 
     def count(self, number: int, request: FacetRequest, plan: EngineQuery) -> None:
-        """Count the values of a facet."""
         spec = FACET[request.key]
         # The counts of the states ignore their selection.
         values = self.always if request.key == "state" and plan.drops_selection("state") else self.values
@@ -202,3 +202,39 @@ def _cumulated(spans: Sequence[int]) -> tuple[int, ...]:
     """Counts of the spans between the edges of the buckets, as those of the buckets."""
     older, *recent, later = spans
     return (*(sum(recent[-n:]) for n in range(1, len(recent) + 1)), older, later)
+
+
+class ShardsEngine(PostgresEngine):
+    """The same engine, which asks all shards at once."""
+
+    _count = staticmethod(count_on_shards)
+
+    def _totals(self, plans: Sequence[EngineQuery]) -> dict[int, int]:
+        """One scan counts all queries whose conditions read short columns of the row alone."""
+        wordless = [k for k, plan in enumerate(plans) if _reads_short_columns(plan)]
+        if len(wordless) < 2:
+            return super()._totals(plans)
+        sql = self._sql()
+        conditions = [sql.where(plans[k]) for k in wordless]
+        counts = ", ".join(f"count(*) FILTER (WHERE {condition})" for condition in conditions)
+        either = " OR ".join(f"({condition})" for condition in conditions)
+        (row,) = self._rows(f"SELECT {counts} FROM memories_memory m WHERE {either}", sql)
+        others = [k for k in range(len(plans)) if k not in wordless]
+        counted = super()._totals([plans[k] for k in others]) if others else {}
+        return dict(zip(wordless, row, strict=True)) | {k: counted[n] for n, k in enumerate(others)}
+
+    def any_match(self, plans: Sequence[EngineQuery]) -> list[bool]:
+        sql = self._sql()
+        # Each row has a column: Citus refuses rows without any.
+        some = [f"SELECT 1 FROM memories_memory m WHERE {sql.where(plan)} LIMIT {SOME}" for plan in plans]
+        return [bool(self._rows(one, sql)) for one in some]
+
+    def _rows_of_all(self, selects: Sequence[str], sql: Sql) -> list[Any]:
+        """One after the other: a cluster would write the rows of each part of a UNION to a file."""
+        return [row for select in selects for row in self._rows(select, sql)]
+
+
+def _reads_short_columns(plan: EngineQuery) -> bool:
+    """Whether the conditions of a query read no words and no other rows. Citus counts no subqueries in a FILTER."""
+    others = (plan.meaning, plan.as_of, plan.area, plan.recalled_from, plan.not_recalled_from)
+    return not plan.texts and all(one is None for one in others)
