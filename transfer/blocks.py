@@ -17,7 +17,7 @@ from memories.records import STORABLE, MemoryRecord, derived_title, unstorable
 from memories.resolve import RecordNames, names_of
 from memories.snapshot import content_hash_of
 from memories.vocabulary_records import is_vocabulary
-from transfer.formats.base import Reading, RefusedRecord, SourceRecord, fault_text
+from transfer.formats.base import ImportFailedError, Reading, RefusedRecord, SourceRecord, fault_text
 from transfer.rows import Row, is_row, row_of
 from web.validation import reasons
 
@@ -68,11 +68,12 @@ class Block(NamedTuple):
 def blocks_read(reading: Reading) -> Iterator[Iterator[Block]]:
     """The source in blocks, read and validated by another thread while this one waits for the database."""
     ahead: list[Item] = []
+    records = _place_errors(reading)
 
     def following() -> Block | None:
         items: list[Item] = []
         size = 0
-        for item in chain(_taken(ahead), map(_read, reading.records)):
+        for item in chain(_taken(ahead), map(_read, records)):
             if items and isinstance(item, Row) != isinstance(items[-1], Row):
                 ahead.append(item)
                 break
@@ -103,6 +104,22 @@ def one_thread(name: str) -> Iterator[ThreadPoolExecutor]:
         yield thread
     finally:
         thread.shutdown(wait=True, cancel_futures=True)
+
+
+def _place_errors(reading: Reading) -> Iterator[SourceRecord | RefusedRecord]:
+    """The records of a source. An error of its reader that nobody foresaw names the place.
+
+    Raises ImportFailedError.
+    """
+    last = "at its beginning"
+    try:
+        for record in reading.records:
+            last = f"after {record.location}"
+            yield record
+    except (ImportFailedError, MemoryError, OSError):
+        raise
+    except Exception as error:
+        raise ImportFailedError(f"Nothing was imported: what comes {last} {fault_text(error)}.") from error
 
 
 def _taken(items: list[Item]) -> Iterator[Item]:

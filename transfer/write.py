@@ -41,6 +41,7 @@ from transfer.analysers import Analysers, analysers
 from transfer.blocks import AHEAD, Block, Incoming, blocks_read, one_thread
 from transfer.copies import copied
 from transfer.formats.base import Reading
+from transfer.formats.states import read_status
 from transfer.match import Matched, Matcher, edited_since_import, project_of, refuse_edited, settled
 from transfer.renames import Renames
 from transfer.rows import Row, rows_finish, rows_write
@@ -332,7 +333,7 @@ def _lines(built: "Future[_Built]", lineages: Mapping[int, tuple[int, ...]]) -> 
 
 def _changed_state(record: MemoryRecord, old: MemorySnapshot, *, names_same_successor: bool) -> str:
     """The state of a changed record: a state that it gave before does not bring back a memory that is superseded."""
-    gave = json.loads(old.raw or "{}").get("state")
+    gave = read_status(str(json.loads(old.raw or "{}").get("state", ""))).state
     is_news = record.state is not None and (old.superseded_by_id is None or record.state != gave)
     if is_news and record.state:
         return record.state

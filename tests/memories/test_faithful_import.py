@@ -9,6 +9,7 @@ from explorer.memory.page import MemoryPage
 from memories.models import Memory, MemoryLink
 from memories.queries import memory_details
 from tests.memories.imports import batch_counts, last_batch, run
+from tests.memories.imports import failing as failing_run
 from tests.memories.test_following import EVERYTHING, follow, read
 from transfer.formats import markdown
 
@@ -164,3 +165,35 @@ def test_a_single_note_says_nothing_about_others(vault):
     vault("b.md", "Another one, imported by itself.")
     run(vault.root / "b.md", project="vault")
     assert "gone_notes" not in last_batch().report
+
+
+@pytest.mark.parametrize("error", [TypeError("unhashable type"), RecursionError("too deep"), KeyError("x")])
+def test_a_reader_that_fails_names_the_place(vault, monkeypatch, error):
+    def broken(starts):
+        raise error
+
+    vault("a.md", "A.")
+    monkeypatch.setattr(markdown, "names_of", broken)
+    assert "Nothing was imported: what comes at its beginning cannot be read, by a mistake of" in failing_run(
+        vault.root
+    )
+
+
+@pytest.mark.parametrize("first", ["D-1", "D-2"])
+@pytest.mark.parametrize(
+    ("names", "rows"),
+    [
+        ("ID;Decision;Status", {"D-1": "Use MySQL;superseded by D-2", "D-2": "Use Postgres;Accepted"}),
+        ("ID;Decision;Replaced by", {"D-1": "Use MySQL;D-2", "D-2": "Use Postgres;"}),
+        ("ID;Decision;Replaces;State", {"D-1": "Use MySQL;;Accepted", "D-2": "Use Postgres;D-1;Accepted"}),
+    ],
+)
+def test_validity_follows_from_a_table(tmp_path, names, rows, first):
+    path = tmp_path / "decisions.csv"
+    ordered = sorted(rows, key=lambda name: name != first)
+    path.write_text("\n".join([names, *(f"{name};{rows[name]}" for name in ordered)]))
+    run(path)
+    assert states() == {"D-1": ("superseded", number("D-2")), "D-2": ("active", None)}
+    path.write_text(path.read_text().replace("MySQL", "MySQL 8"))
+    run(path)
+    assert states()["D-1"] == ("superseded", number("D-2"))

@@ -340,3 +340,9 @@ def test_an_error_of_any_kind_in_a_note_is_of_that_note(notes, monkeypatch, impo
     assert "by a mistake of this program (TypeError: unhashable)" in found["b.md"].reason
     assert isinstance(found["a.md"].record, MemoryRecord)
     assert isinstance(found["c.md"].record, MemoryRecord)
+
+
+def test_a_character_that_cannot_be_stored_is_left_out(notes):
+    one = one_note(notes, with_matter("title: a\0b", "Te\0a."))
+    assert (one.record.title, one.record.content) == ("ab", "Tea.")
+    assert one.found.notes[0].startswith("holds NUL characters")

@@ -146,6 +146,6 @@ def test_an_archive_in_an_archive_is_not_opened(tmp_path):
     inner = write_zip(tmp_path / "inner.zip", {"a.jsonl": LINES}).read_bytes()
     path = write_zip(tmp_path / "outer.zip", {"inner.zip": inner, "b.json": json.dumps([])})
     assert places(read(path)) == [
-        ("b.json", "is a list in JSON without memories"),
+        ("b.json", "is an empty list in JSON: nothing can be read"),
         ("inner.zip", "is nothing that can be imported"),
     ]

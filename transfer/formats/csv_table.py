@@ -385,6 +385,8 @@ def _row(
     for at, read in reads.items():
         if cell := cells[at].strip() if at < len(cells) else "":
             read.add(draft, cell)
+    # The successor is found by the record that is stored, also if it arrives later.
+    draft.raw = {name: draft.data[name] for name in ("state", "superseded_by") if name in draft.data} | raw
     draft.notes[:0] = notes
     yield replace(draft.record(), is_lenient=True)
 

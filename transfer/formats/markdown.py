@@ -295,7 +295,9 @@ def names_of(starts: Iterable[tuple[str, bytes]]) -> NoteNames:
         if "title" in fields:
             titles.append((fields["title"], memory_id))
         if _ALIAS.search(matter):
-            aliases.extend((alias, memory_id) for alias in _aliases(read_front_matter(f"---\n{matter}---\n").fields))
+            # Any error is reported when the note itself is read.
+            with contextlib.suppress(Exception):
+                aliases += [(one, memory_id) for one in _aliases(read_front_matter(f"---\n{matter}---\n").fields)]
     for end, memory_id in ends:
         for name in (end, posixpath.splitext(end)[0]):
             names.ids.setdefault(_name_key(name), memory_id)
@@ -321,10 +323,13 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     Raises UnreadableFileError.
     """
     try:
-        found = read_front_matter(_line_ends(text.decode(_encoding_of_note(text)).removeprefix("\ufeff")))
+        decoded = _line_ends(text.decode(_encoding_of_note(text)).removeprefix("\ufeff"))
+        found = read_front_matter(decoded.replace("\0", ""))
     except UnicodeDecodeError as error:
         reason = f"is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}; save the file as UTF-8"
         raise UnreadableFileError(reason) from None
+    if "\0" in decoded:
+        found.notes.append("holds NUL characters (U+0000), which cannot be stored; they are left out")
     if not found.body:
         raise UnreadableFileError("is empty; a memory needs a text")
     body = found.body
