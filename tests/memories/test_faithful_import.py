@@ -108,12 +108,12 @@ def test_one_note_that_cannot_be_read_is_all_that_is_lost(vault, monkeypatch):
 
 
 def test_the_page_of_a_note_links_to_the_notes_that_it_names(vault):
-    vault("drinks/Green Tea.md", "---\ntitle: The tea\n---\nTea.")
-    vault("a.md", "See [[Green Tea#part|it]], [[The tea]] and [[Nowhere]].")
+    vault("drinks/Green Tea.md", "---\ntitle: The tea\naliases: [Sencha, Ryokucha]\n---\nTea.")
+    vault("a.md", "See [[Green Tea#part|it]], [[The tea]], [[ryokucha]] and [[Nowhere]].")
     run(vault.root)
     (detail,) = memory_details(EVERYTHING, [number("a.md")]).values()
     body = MemoryPage(detail, None, UTC).body
-    assert body.count(f'href="{memory_url(number("drinks/Green Tea.md"))}"') == 2
+    assert body.count(f'href="{memory_url(number("drinks/Green Tea.md"))}"') == 3
     assert "[[Nowhere]]" in body
 
 
