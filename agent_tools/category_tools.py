@@ -5,13 +5,7 @@ from typing import Any
 
 from access.viewer import Viewer
 from agent_tools.calls import Arguments, pairs_of_arguments, split_output_options
-from agent_tools.rendering import (
-    OneLine,
-    TableRow,
-    date_cell,
-    render_rows,
-    render_tables,
-)
+from agent_tools.rendering import OneLine, TableRow, date_cell, render_rows, render_tables
 from explorer.categories.reads import (
     CategoryMemory,
     ChunkText,

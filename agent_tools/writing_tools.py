@@ -6,13 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from access.viewer import Viewer
-from agent_tools.calls import (
-    Arguments,
-    pairs_of_arguments,
-    read_model,
-    split_output_options,
-    wrong_argument,
-)
+from agent_tools.calls import Arguments, pairs_of_arguments, read_model, split_output_options, wrong_argument
 from agent_tools.rendering import (
     CellValue,
     call_text,

@@ -407,7 +407,7 @@ def entities_ensure(*, entities: Iterable[EntityKey], vocabulary: Vocabulary) ->
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _NamedTerms:
     """How terms with a unique name are found and made. Where types do not count, that of a key is empty."""
 
     terms: SearchableTable
@@ -417,7 +417,7 @@ class _Named:
     """Takes the batch, the types and the names. The names that another writer has made meanwhile are left out."""
 
 
-_CONCEPTS = _Named(
+_CONCEPTS = _NamedTerms(
     terms=CONCEPTS,
     same_name="lower(term.name) = lower(wanted.form)",
     same_alias="lower(alias) = lower(wanted.form)",
@@ -428,7 +428,7 @@ _CONCEPTS = _Named(
         " FROM unnest(%s::text[], %s::text[]) AS made (type, name) ON CONFLICT (lower(name)) DO NOTHING RETURNING id"
     ),
 )
-_ENTITIES = _Named(
+_ENTITIES = _NamedTerms(
     terms=ENTITIES,
     same_name="lower(term.name) = lower(wanted.form) AND term.entity_type = wanted.type",
     # An entity that was merged into another type is an alias `type:name` there.
@@ -444,7 +444,7 @@ _ENTITIES = _Named(
 )
 
 
-def _terms_ensure(named: _Named, wanted: Mapping[EntityKey, str], vocabulary: Vocabulary) -> dict[EntityKey, int]:
+def _terms_ensure(named: _NamedTerms, wanted: Mapping[EntityKey, str], vocabulary: Vocabulary) -> dict[EntityKey, int]:
     """The ids of keys; those that are missing are made, each with its type in `wanted`."""
     if not wanted:
         return {}
@@ -471,7 +471,7 @@ _FORMS = (
 )
 
 
-def _term_ids(named: _Named, keys: Iterable[EntityKey], vocabulary: Vocabulary | None) -> dict[EntityKey, int]:
+def _term_ids(named: _NamedTerms, keys: Iterable[EntityKey], vocabulary: Vocabulary | None) -> dict[EntityKey, int]:
     """Look up the unique index on the names, then, with a vocabulary, the few aliases."""
     table = named.terms.table
     rows = fetch(

@@ -26,14 +26,7 @@ from curation.forms import (
 )
 from curation.merge_page import found_terms, merge_page, merge_url
 from curation.overview import build_overview
-from curation.pages import (
-    TICKED_AGAIN,
-    find_ref,
-    results_url,
-    retag_page,
-    term_page,
-    term_url,
-)
+from curation.pages import TICKED_AGAIN, find_ref, results_url, retag_page, term_page, term_url
 from curation.queries import TermNotFoundError, find_term, not_found_message, read_log
 from curation.services import Applied, CurationBusyError, curation_undo
 from curation.undo import UndoRefusedError

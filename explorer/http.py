@@ -42,18 +42,18 @@ class PageRequest(HttpRequest):
     """A request with the attribute of the htmx middleware, and its viewer once that was read."""
 
     htmx: HtmxDetails
-    viewer: Viewer
+    viewer_of_page: Viewer
 
 
 def page_viewer(request: HttpRequest) -> Viewer:
     """The signed-in user, in the time zone from the browser's cookie. Read once per request."""
     known = cast("PageRequest", request)
-    if hasattr(request, "viewer") and known.viewer.user_id == request.user.pk:
-        return known.viewer
+    if hasattr(request, "viewer_of_page") and known.viewer_of_page.user_id == request.user.pk:
+        return known.viewer_of_page
     name = request.COOKIES.get(TIMEZONE_COOKIE, "")
     zone = ZoneInfo(name) if name in zone_names() else get_default_timezone()
-    known.viewer = viewer_of_user(request.user, timezone=zone)
-    return known.viewer
+    known.viewer_of_page = viewer_of_user(request.user, timezone=zone)
+    return known.viewer_of_page
 
 
 def read_arrangement(request: HttpRequest) -> Arrangement:

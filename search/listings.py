@@ -8,8 +8,6 @@ import numpy as np
 from django.utils import timezone
 
 from access.viewer import Viewer
-from categories.queries import resolve_categories
-from categories.texts import as_projects
 from memories.queries import visible_to
 from search.baseline_counts import corpus_counts
 from search.engines import snapshot, with_engine
@@ -38,7 +36,7 @@ from search.facet_counts import (
 )
 from search.facets import FACET, Facet, FacetKind, FacetSpec
 from search.histogram import Bar, DayCounts, Histogram, bar_edges, build_histogram
-from search.plan import ResolvedQuery, resolve_query, visible_ids
+from search.plan import ResolvedQuery, children_of, resolve_query
 from search.query import SearchQuery
 from search.result import CorpusCounts, FacetListing, FacetPage, Initial, SearchWarning, older_warnings
 from search.run import engine_notices
@@ -116,10 +114,7 @@ def _facet_page(
         warnings = [*resolved.warnings, *engine_notices(engine, viewer)]
         only: tuple[Value, ...] | None = None
         if listing.parent and spec.kind == FacetKind.TREE:
-            parents = _visible_categories(engine, resolved, listing.parent)
-            if not parents:
-                warnings.append(SearchWarning(f"No category is named “{listing.parent}”.", "parent"))
-            only = tuple(child.id for below in resolved.names.children(parents).values() for child in below)
+            only = children_of(engine, resolved, listing.parent, warnings)
         request = FacetRequest(spec.key, only=only)
         initials: tuple[Initial, ...] = ()
         try:
@@ -149,11 +144,6 @@ def _facet_page(
         timings=watch.timings,
         initials=initials,
     )
-
-
-def _visible_categories(engine: Engine, resolved: ResolvedQuery, name: str) -> set[int]:
-    nodes = resolve_categories([name], as_projects(resolved.plan.project_ids)).get(name, ())
-    return visible_ids(engine, resolved.plan.project_ids, "category", [node.id for node in nodes])
 
 
 def _listed_values(

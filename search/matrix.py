@@ -12,14 +12,12 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from access.viewer import Viewer
-from categories.queries import resolve_categories
-from categories.texts import as_projects
 from search.engines import snapshot, with_engine
 from search.engines.base import Counts, Engine, EngineTimeoutError, FacetRequest, FacetValues, Spans, Value
 from search.facet_counts import counted_rows, flat_request, ordered_by_name
 from search.facets import DATE_KEY, FACET, FACETS, FacetKind, FacetSpec
 from search.histogram import Histogram, bar_edges, build_histogram
-from search.plan import ResolvedQuery, resolve_query, visible_ids
+from search.plan import ResolvedQuery, children_of, resolve_query
 from search.query import ExtraParams, Interval, SearchQuery
 from search.result import SearchWarning
 from text.formatting import local_time
@@ -204,12 +202,7 @@ def _request(
     if not parent:
         roots = (node.id for node in resolved.names.tree(()) if node.parent_id is None)
         return flat_request(spec, resolved.plan, limit, tuple(roots))
-    named = resolve_categories([parent], as_projects(resolved.plan.project_ids)).get(parent, ())
-    parents = visible_ids(engine, resolved.plan.project_ids, spec.key, [node.id for node in named])
-    if not parents:
-        warnings.append(SearchWarning(f"No category is named “{parent}”.", "parent"))
-    below = resolved.names.children(parents).values()
-    return flat_request(spec, resolved.plan, limit, tuple(child.id for nodes in below for child in nodes))
+    return flat_request(spec, resolved.plan, limit, children_of(engine, resolved, parent, warnings))
 
 
 def _lines(spec: FacetSpec, counts: Counts, resolved: ResolvedQuery, limit: int) -> tuple[tuple[Line, ...], int]:

@@ -431,6 +431,15 @@ def visible_ids(engine: Engine, project_ids: tuple[int, ...] | None, key: str, i
     return {int(pk) for pk in engine.values_present(EngineQuery(project_ids=project_ids), key, wanted)}
 
 
+def children_of(engine: Engine, resolved: ResolvedQuery, name: str, warnings: list[SearchWarning]) -> tuple[int, ...]:
+    """The children of the visible categories of a name. Adds a warning if there is no such category."""
+    nodes = resolve_categories([name], as_projects(resolved.plan.project_ids)).get(name, ())
+    parents = visible_ids(engine, resolved.plan.project_ids, "category", [node.id for node in nodes])
+    if not parents:
+        warnings.append(SearchWarning(f"No category is named “{name}”.", "parent"))
+    return tuple(child.id for below in resolved.names.children(parents).values() for child in below)
+
+
 def explain_unknown(
     resolved: ResolvedQuery, engine: Engine, suspects: Iterable[tuple[str, str]]
 ) -> list[SearchWarning]:

@@ -21,14 +21,7 @@ from categories.details import (
 from categories.models import Category, Concept, Entity, FormerPath, LocalText, TagAlias
 from categories.paths import slug_of
 from categories.queries import ids_by_path
-from categories.services import (
-    ConceptKey,
-    EntityKey,
-    categories_ensure,
-    concepts_ensure,
-    entities_ensure,
-    tags_ensure,
-)
+from categories.services import ConceptKey, EntityKey, categories_ensure, concepts_ensure, entities_ensure, tags_ensure
 from memories.models import Project, Session
 from memories.records import MemoryRecord
 from memories.resolve import SessionUse, sessions_ensure

@@ -1,21 +1,17 @@
-"""MapContext: all data for the template of the map of meaning. No database and no request."""
+"""The map of meaning. No database and no request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import tzinfo
+from functools import cached_property
 from textwrap import shorten
 
-from django.urls import reverse
-
-from explorer.explore.histogram_plot import Option
-from explorer.links import Link, explore_url, memory_url, retag_url
+from explorer.links import Link, explore_url, retag_url
 from explorer.page_query import Colour, Look, PageQuery, View
 from search.area import parse_area
 from search.facets import FACET, FacetValue
 from search.meaning_map import Group, Region
 from search.result import Hit, SearchResult
-from text.formatting import day_label, memories, number, plural, type_family
-from text.highlight import plain_title
+from text.formatting import memories, number
 
 _LABELS = {Colour.YEAR: "Year"}
 _LOOKS = {Look.AUTO: "Auto", Look.POINTS: "Points", Look.DENSITY: "Density"}
@@ -26,119 +22,126 @@ _COMMON_KEYS = ("concept", "tag", "entity")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A region on the map: a link that selects its value."""
-
-    link: Link
-    x: int
-    y: int
-    count: int
-    size: str
-    """The class of its letters."""
-
-
-@dataclass(frozen=True, slots=True)
-class RegionRow:
-    """A region in the table, with a link to the memories around its middle."""
-
-    link: Link
-    kind: str
-    area: Link
-
-
-@dataclass(frozen=True, slots=True)
 class Stretch:
     """A part of the bar that shows how the memories of an area divide into colours, in percent."""
 
     number: int
     label: str
-    count: str
+    count: int
     url: str
-    x: str
-    width: str
+    x: float
+    width: float
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """The card of the area."""
+@dataclass(frozen=True)
+class MapPage:
+    """The map: the template reads its regions and groups, and here what has to be put together."""
 
-    heading: str
-    common: tuple[Link, ...]
-    mix: tuple[Stretch, ...]
-    mix_name: str
-    explore_url: str
-    retag_url: str
-    clear_url: str
-
-
-@dataclass(frozen=True, slots=True)
-class MapContext:
-    """The map."""
-
-    name: str
+    query: PageQuery
+    result: SearchResult
+    groups: Sequence[Group]
+    regions: Sequence[Region]
+    layout_id: int
+    """The number of the map in use."""
     missing: str
     """Why there is no map; empty if there is one."""
     without_regions: str
     """Why no region is named, if that failed."""
-    tiles_url: str
-    """The address of the tiles: of matches in the area and outside of it, without the number of a tile."""
-    at_url: str
-    layout_id: int
-    area: str
-    look: str
-    groups: tuple[Link, ...]
-    """The legend: links that select the values."""
-    other: bool
-    colours: tuple[Option, ...]
-    looks: tuple[Link, ...]
-    places: tuple[Place, ...]
-    rows: tuple[RegionRow, ...]
+    may_write: bool
     has_table: bool
-    inside: Inside | None
 
+    @property
+    def name(self) -> str:
+        shown = memories(self.result.total, at_least=self.result.at_least)
+        return f"Map of {shown}. The list view shows the same memories."
 
-def build_map(
-    query: PageQuery,
-    result: SearchResult,
-    groups: Sequence[Group],
-    regions: Sequence[Region],
-    *,
-    layout_id: int,
-    missing: str = "",
-    without_regions: str = "",
-    may_write: bool = False,
-    has_table: bool = False,
-) -> MapContext:
-    """The context of the map. `layout_id` is the number of the map in use."""
-    around = query.with_(area="", sort=None, page_size=25)
-    search = PageQuery(**around.search.model_dump(), colour=query.colour).querystring()
-    area = parse_area(query.area) if query.area else None
-    return MapContext(
-        name=f"Map of {memories(result.total, at_least=result.at_least)}. The list view shows the same memories.",
-        missing=missing,
-        without_regions=without_regions,
-        tiles_url=f"{reverse('explorer:map_tile')}?{search}",
-        at_url=f"{reverse('explorer:map_at')}?{search}",
-        layout_id=layout_id,
-        area=query.area if area and area.layout_id == layout_id else "",
-        look=query.look.value,
-        groups=tuple(_group_link(query, group) for group in groups),
-        other=bool(groups),
-        colours=tuple(Option(_colour_value(c), _LABELS.get(c) or FACET[c].label, c is query.colour) for c in Colour),
-        looks=tuple(
+    @cached_property
+    def _search(self) -> str:
+        """The query of tiles and places: of matches in the area and outside of it."""
+        around = self.query.with_(area="", sort=None, page_size=25)
+        return PageQuery(**around.search.model_dump(), colour=self.query.colour).querystring()
+
+    def search_url(self, path: str) -> str:
+        return f"{path}?{self._search}"
+
+    @property
+    def area(self) -> str:
+        """The area, if it is one of the map in use."""
+        area = parse_area(self.query.area) if self.query.area else None
+        return self.query.area if area and area.layout_id == self.layout_id else ""
+
+    @property
+    def legend(self) -> list[Link]:
+        """Links that select the values of the colours."""
+        return [_group_link(self.query, group) for group in self.groups]
+
+    @property
+    def colours(self) -> list[tuple[str, str, bool]]:
+        """Their values, labels, and whether they are selected. The default is empty, to keep it out of the URL."""
+        return [
+            ("" if colour is Colour.TYPE else colour.value, _label_of(colour), colour is self.query.colour)
+            for colour in Colour
+        ]
+
+    @property
+    def looks(self) -> list[Link]:
+        query = self.query
+        return [
             Link(label, explore_url(query.replace(look=look)), look.value, current=look is query.look)
             for look, label in _LOOKS.items()
-        ),
-        places=_places(query, regions),
-        rows=tuple(_row(query, region) for region in regions) if has_table else (),
-        has_table=has_table,
-        inside=_inside(query, result, groups, may_write) if query.area and result.total else None,
-    )
+        ]
+
+    def size(self, region: Region) -> str:
+        """The class of the letters of a region."""
+        largest = max(one.count for one in self.regions)
+        return "large" if region.count * 2 > largest else "small" if region.count * 8 < largest else ""
+
+    def facet_name(self, region: Region) -> str:
+        return FACET[region.key].label
+
+    def region_url(self, region: Region) -> str:
+        """The memories with the value of a region."""
+        chosen = self.query.with_(area="")
+        is_chosen = region.value in self.query.selection(region.key).include
+        return explore_url(chosen if is_chosen else chosen.toggle(region.key, region.value))
+
+    def around_url(self, region: Region) -> str:
+        """The memories around the middle of a region."""
+        return explore_url(self.query.with_(area=region.area))
+
+    # --- the card of the area -----------------------------------------------------------------------------------------
+
+    @property
+    def has_inside(self) -> bool:
+        return bool(self.query.area and self.result.total)
+
+    @property
+    def clear_url(self) -> str:
+        return explore_url(self.query.with_(area=""))
+
+    @property
+    def list_url(self) -> str:
+        return explore_url(self.query.replace(view=View.LIST, colour=Colour.TYPE, look=Look.AUTO).with_())
+
+    @property
+    def retag_url(self) -> str:
+        return retag_url(self.query.search) if self.may_write and not self.result.at_least else ""
+
+    @property
+    def common(self) -> tuple[Link, ...]:
+        return _common(self.query, self.result)
+
+    @cached_property
+    def mix(self) -> tuple[Stretch, ...]:
+        return _mix(self.query, self.result, self.groups)
+
+    @property
+    def mix_name(self) -> str:
+        return ", ".join(f"{part.label} {number(part.count)}" for part in self.mix)
 
 
-def _colour_value(colour: Colour) -> str:
-    """The default has an empty value, to keep it out of the URL."""
-    return "" if colour is Colour.TYPE else colour.value
+def _label_of(colour: Colour) -> str:
+    return _LABELS.get(colour) or FACET[colour].label
 
 
 def _group_link(query: PageQuery, group: Group) -> Link:
@@ -148,48 +151,6 @@ def _group_link(query: PageQuery, group: Group) -> Link:
     selected = group.value in query.selection(query.colour).include
     name = f"Remove filter: {query.colour} {group.label}" if selected else f"Filter by {query.colour} {group.label}"
     return Link(group.label, explore_url(query.toggle(query.colour, group.value)), name, current=selected)
-
-
-def _places(query: PageQuery, regions: Sequence[Region]) -> tuple[Place, ...]:
-    largest = max((region.count for region in regions), default=0)
-    return tuple(
-        Place(_region_link(query, region), region.x, region.y, region.count, _size(region.count, largest))
-        for region in regions
-    )
-
-
-def _size(count: int, largest: int) -> str:
-    return "large" if count * 2 > largest else "small" if count * 8 < largest else ""
-
-
-def _region_link(query: PageQuery, region: Region) -> Link:
-    chosen = query.with_(area="")
-    if region.value not in query.selection(region.key).include:
-        chosen = chosen.toggle(region.key, region.value)
-    label = FACET[region.key].label.lower()
-    name = f"{label} {region.label}: {memories(region.count)}"
-    return Link(region.label, explore_url(chosen), name, number(region.count))
-
-
-def _row(query: PageQuery, region: Region) -> RegionRow:
-    inside = Link(
-        number(region.inside or 0), explore_url(query.with_(area=region.area)), f"The memories around {region.label}"
-    )
-    return RegionRow(_region_link(query, region), FACET[region.key].label, inside)
-
-
-def _inside(query: PageQuery, result: SearchResult, groups: Sequence[Group], may_write: bool) -> Inside:
-    exact = not result.at_least
-    listed = query.replace(view=View.LIST, colour=Colour.TYPE, look=Look.AUTO)
-    return Inside(
-        heading=f"{memories(result.total, at_least=result.at_least)} in here",
-        common=_common(query, result),
-        mix=(mix := _mix(query, result, groups)),
-        mix_name=", ".join(f"{part.label} {part.count}" for part in mix),
-        explore_url=explore_url(listed.with_()),
-        retag_url=retag_url(query.search) if may_write and exact else "",
-        clear_url=explore_url(query.with_(area="")),
-    )
 
 
 def _common(query: PageQuery, result: SearchResult) -> tuple[Link, ...]:
@@ -235,37 +196,10 @@ def _mix(query: PageQuery, result: SearchResult, groups: Sequence[Group]) -> tup
             continue
         width = 100 * count / result.total
         url = explore_url(query.toggle(query.colour, value)) if value else ""
-        stretches.append(Stretch(n, label, number(count), url, f"{x:.2f}%", f"{max(width - 0.4, 0.4):.2f}%"))
+        stretches.append(Stretch(n, label, count, url, x, max(width - 0.4, 0.4)))
         x += width
     return tuple(stretches)
 
 
-@dataclass(frozen=True, slots=True)
-class PointCard:
-    """The memory at a place; `more` says how many others have the same place."""
-
-    url: str
-    title: str
-    type: str
-    family: str
-    project: str
-    date: str
-    date_iso: str
-    snippet: str
-    more: str
-
-
-def build_point(query: PageQuery, hits: Sequence[Hit], zone: tzinfo) -> PointCard:
-    """The card of the first of the memories at a place."""
-    hit, others = hits[0], len(hits) - 1
-    return PointCard(
-        url=memory_url(hit.id, query.search),
-        title=plain_title(hit.title_text) or f"Memory {hit.id}",
-        type=hit.memory_type,
-        family=type_family(hit.memory_type),
-        project=hit.project_name or hit.project,
-        date=day_label(hit.created_at, zone),
-        date_iso=hit.created_at.isoformat(),
-        snippet=shorten("".join(part.text for part in hit.snippet), _SNIPPET, placeholder="…"),
-        more=f"and {plural(others, 'other')} at the same place" if others else "",
-    )
+def first_words(hit: Hit) -> str:
+    return shorten("".join(part.text for part in hit.snippet), _SNIPPET, placeholder="…")

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from access.viewer import Viewer
 from explorer.http import PageRequest, page_viewer, private, read_query, read_with_query, request_pairs
-from explorer.links import explore_url
-from explorer.map.page import MapContext, build_map, build_point
+from explorer.links import explore_url, memory_url
+from explorer.map.page import MapPage, first_words
 from explorer.page_query import PageQuery, View
 from search.area import MAX_ZOOM, MOST, Tile
 from search.meaning_map import (
@@ -68,7 +68,7 @@ def open_map(request: HttpRequest) -> HttpResponse:
     return private(HttpResponseRedirect(explore_url(query.replace(view=View.MAP))))
 
 
-def map_of(query: PageQuery, result: SearchResult, viewer: Viewer, opened: Container[str]) -> MapContext:
+def map_of(query: PageQuery, result: SearchResult, viewer: Viewer, opened: Container[str]) -> MapPage:
     """The map for the result of a query. `opened` are the ids of the parts that the reader has open."""
     layout, has_table = map_layout(), _TABLE in opened
     regions: tuple[Region, ...] = ()
@@ -78,14 +78,14 @@ def map_of(query: PageQuery, result: SearchResult, viewer: Viewer, opened: Conta
             regions = map_regions(query.replace(area=""), viewer, count_areas=has_table)
     except MapTooSlowError as error:
         without_regions = error.explanation
-    return build_map(
+    return MapPage(
         query,
         result,
         map_groups(query, viewer, query.colour),
         regions,
-        without_regions=without_regions,
-        layout_id=layout or 0,
+        layout or 0,
         missing="" if layout else _NOT_DRAWN,
+        without_regions=without_regions,
         may_write="write" in viewer.scopes,
         has_table=has_table,
     )
@@ -134,5 +134,12 @@ def at(request: PageRequest) -> HttpResponse:
     hits = hits_at(query, viewer, asked.x, asked.y)
     if not hits:
         raise Http404("no memory that you can see has this place")
-    context = {"card": build_point(query, hits, viewer.timezone)}
+    hit = hits[0]
+    context = {
+        "hit": hit,
+        "others": len(hits) - 1,
+        "address": memory_url(hit.id, query.search),
+        "snippet": first_words(hit),
+        "zone": viewer.timezone,
+    }
     return private(render(request, "explorer/_point.html", context))

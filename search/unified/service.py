@@ -1,6 +1,6 @@
 """unified(query, viewer) -> UnifiedResult: memories and the rows of the vocabulary in one order.
 
-Ten concurrent legs (`legs`) find candidates, which are fused, reranked and deduplicated (`fusion`); then a page of them
+Ten concurrent legs (`legs`) find candidates, which are fused, reranked and deduplicated there; then a page of them
 is loaded (`rows`). Facets and totals are those of the match set of memories.
 """
 
