@@ -252,6 +252,9 @@ def test_supersession_by_the_body_of_the_newer_decision(notes):
         ("1984.md", FILE_DAY),
         ("Plan for 2026.md", FILE_DAY),
         ("2026-13-45.md", FILE_DAY),
+        ("1700000000.md", FILE_DAY),
+        ("2026-W03.md", "2026-01-12"),
+        ("Mars 2026.md", "2026-03-01"),
         ("Version 1.2.2026.md", FILE_DAY),
     ],
 )
