@@ -124,6 +124,11 @@ class FollowedSource(models.Model):
     path = models.TextField()
     format = models.CharField(max_length=40)
     project = models.CharField(max_length=100, blank=True, help_text="For memories that name none.")
+    read_as = models.JSONField(
+        default=dict,
+        db_default={},
+        help_text="Chosen for its records: values of all, types of notes, and the order of dates.",
+    )
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+", db_constraint=False, db_index=False
     )

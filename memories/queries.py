@@ -61,12 +61,16 @@ class MemoryTitle:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedLink:
-    """A link of a memory's record. `memory` is its target, if the viewer may open it."""
+    """A link of a memory's record. `memory` is its target, if the viewer may open it.
+
+    `aliases` are further names of a note that a text with links between notes may have for it.
+    """
 
     rel: str
     target: str
     url: str
     memory: MemoryTitle | None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,8 @@ class MemoryDetail:
 def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int = 0) -> dict[int, MemoryDetail]:
     """The memories that the viewer may open, by id, each with up to `around` neighbours before it and after it.
 
-    Four statements; another one if some have links or successors, and those for names that are not cached.
+    Four statements; another one if some have links or successors, one more if these may be links between notes, and
+    those for names that are not cached.
     """
     names = names_at(data_revision())
     found = visible_to(viewer).select_related("project", "session", "batch").defer("terms", "raw")
@@ -102,6 +107,7 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
     wanted = {one.target_id or 0 for group in related.values() for one in group if one.role == _LINK}
     wanted = (wanted | {memory.superseded_by_id or 0 for memory in memories.values()}) - {0}
     titles = {title.id: title for title in titles_of(visible_to(viewer).filter(pk__in=wanted))} if wanted else {}
+    aliases = _aliases_of(titles) if any("[[" in memory.content for memory in memories.values()) else {}
     categories = names.category_nodes([pk for memory in memories.values() for pk in memory.category_ids])
     concepts = names.concept_terms([pk for memory in memories.values() for pk in memory.concept_ids])
     entities = names.entity_terms([pk for memory in memories.values() for pk in memory.entity_ids])
@@ -113,7 +119,9 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
             concepts=_sorted_terms(concepts, memory.concept_ids),
             entities=_sorted_terms(entities, memory.entity_ids),
             links=tuple(
-                ResolvedLink(one.rel, one.target, one.url, titles.get(one.target_id or 0))
+                ResolvedLink(
+                    one.rel, one.target, one.url, titles.get(one.target_id or 0), aliases.get(one.target_id or 0, ())
+                )
                 for one in related[pk]
                 if one.role == _LINK
             ),
@@ -126,6 +134,13 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
         )
         for pk, memory in memories.items()
     }
+
+
+def _aliases_of(memory_ids: Collection[int]) -> dict[int, tuple[str, ...]]:
+    """The names that notes give themselves besides their titles, as their records have them."""
+    rows = Memory.objects.filter(pk__in=memory_ids, raw__has_key="aliases").values_list("pk", "raw__aliases")
+    listed = ((pk, value if isinstance(value, list) else str(value).split(",")) for pk, value in rows)
+    return {pk: tuple(one.strip() for one in value if isinstance(one, str)) for pk, value in listed}
 
 
 _LINK, _BACKLINK, _OLDER, _NEAR = "link", "backlink", "older", "near"

@@ -90,7 +90,7 @@ class MemoryPage:
                 bare = link.target.removesuffix(".md").removesuffix(".markdown")
                 steps = bare.split("/")
                 paths = ["/".join(steps[at:]) for at in range(len(steps))]
-                for name in (link.target, *paths, *(f"{path}.md" for path in paths), link.memory.title):
+                for name in (link.target, *paths, *(f"{path}.md" for path in paths), link.memory.title, *link.aliases):
                     urls.setdefault(note_key(name), self.url(link.memory.id))
         for title in (*self.detail.supersedes, self.detail.superseded_by):
             if title:

@@ -108,12 +108,12 @@ def test_one_note_that_cannot_be_read_is_all_that_is_lost(vault, monkeypatch):
 
 
 def test_the_page_of_a_note_links_to_the_notes_that_it_names(vault):
-    vault("drinks/Green Tea.md", "---\ntitle: The tea\n---\nTea.")
-    vault("a.md", "See [[Green Tea#part|it]], [[The tea]] and [[Nowhere]].")
+    vault("drinks/Green Tea.md", "---\ntitle: The tea\naliases: [Sencha, Ryokucha]\n---\nTea.")
+    vault("a.md", "See [[Green Tea#part|it]], [[The tea]], [[ryokucha]] and [[Nowhere]].")
     run(vault.root)
     (detail,) = memory_details(EVERYTHING, [number("a.md")]).values()
     body = MemoryPage(detail, None, UTC).body
-    assert body.count(f'href="{memory_url(number("drinks/Green Tea.md"))}"') == 2
+    assert body.count(f'href="{memory_url(number("drinks/Green Tea.md"))}"') == 3
     assert "[[Nowhere]]" in body
 
 
@@ -197,3 +197,15 @@ def test_validity_follows_from_a_table(tmp_path, names, rows, first):
     path.write_text(path.read_text().replace("MySQL", "MySQL 8"))
     run(path)
     assert states()["D-1"] == ("superseded", number("D-2"))
+
+
+def test_choices_hold_for_what_a_followed_folder_brings_later(vault):
+    vault("Log/a.md", "---\ncreated: 03/04/2026\n---\nA.")
+    run(vault.root, "--follow", "--type", "Log/=diary", "--dates", "month-first", "--all", "author=Ann")
+    vault("Log/b.md", "---\ncreated: 05/06/2026\n---\nB.")
+    assert read(vault.root) == (1, 0, 0, 0)
+    rows = Memory.objects.order_by("external_id").values_list("memory_type", "authors", "created_at__date")
+    assert [(kind, authors, day.isoformat()) for kind, authors, day in rows] == [
+        ("diary", ["Ann"], "2026-03-04"),
+        ("diary", ["Ann"], "2026-05-06"),
+    ]

@@ -252,6 +252,9 @@ def test_supersession_by_the_body_of_the_newer_decision(notes):
         ("1984.md", FILE_DAY),
         ("Plan for 2026.md", FILE_DAY),
         ("2026-13-45.md", FILE_DAY),
+        ("1700000000.md", FILE_DAY),
+        ("2026-W03.md", "2026-01-12"),
+        ("Mars 2026.md", "2026-03-01"),
         ("Version 1.2.2026.md", FILE_DAY),
     ],
 )
@@ -346,3 +349,30 @@ def test_a_character_that_cannot_be_stored_is_left_out(notes):
     one = one_note(notes, with_matter("title: a\0b", "Te\0a."))
     assert (one.record.title, one.record.content) == ("ab", "Tea.")
     assert one.found.notes[0].startswith("holds NUL characters")
+
+
+NOTION = "Use Postgres 0123456789abcdef0123456789abcdef.md"
+
+
+@pytest.mark.parametrize(
+    ("properties", "fields"),
+    [
+        (
+            "Status: Done\nTags: tea, green\nCreated: March 2, 2026 10:00 AM",
+            {"state": "active", "tags": ("tea", "green")},
+        ),
+        ("Status: Not started\nOwner: Ann Lee", {"state": "proposed", "authors": ("Ann Lee",)}),
+        ("Created by: Ann\nLast Edited Time: 2026/03/02", {"authors": ("Ann",), "state": None}),
+        ("No property here\n\nStatus: Archived", {"state": None}),
+    ],
+)
+def test_properties_of_pages_of_notion_are_read(notes, properties, fields):
+    record = one_note(notes, f"# Use Postgres\n\n{properties}\n\nIt is known.", NOTION).record
+    assert {name: getattr(record, name) for name in fields} == fields
+    assert (record.title, record.content[-12:]) == ("Use Postgres", "It is known.")
+    if "March" in properties:
+        assert record.created_at.isoformat() == "2026-03-02T10:00:00+00:00"
+
+
+def test_other_notes_have_no_properties_below_their_title(notes):
+    assert one_note(notes, "# Tea\n\nStatus: Archived\n\nText.").record.state is None

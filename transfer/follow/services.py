@@ -42,8 +42,10 @@ class ConflictNotFoundError(Refusal):
     suggestion = "GET /api/follows lists those that are open."
 
 
-def source_new(*, path: Path, importer: Importer, project: str, viewer: Viewer) -> FollowedSource:
-    """A source to follow, not stored yet. Raises NotFollowableError."""
+def source_new(
+    *, path: Path, importer: Importer, project: str, viewer: Viewer, read_as: Mapping[str, Any] | None = None
+) -> FollowedSource:
+    """A source to follow, not stored yet. `read_as` is what `check_choices` gives. Raises NotFollowableError."""
     if importer.follow is None:
         names = ", ".join(one.name for one in IMPORTERS if one.follow)
         how = (
@@ -64,6 +66,7 @@ def source_new(*, path: Path, importer: Importer, project: str, viewer: Viewer) 
         path=str(path),
         format=importer.name,
         project=slug,
+        read_as=dict(read_as or {}),
         user_id=viewer.user_id,
         api_key_id=viewer.api_key_id,
         by_command=viewer.door == AuditEvent.Door.COMMAND,

@@ -35,6 +35,7 @@ from transfer.follow.seen import (
     stamp_of,
 )
 from transfer.formats.base import ImportFailedError, Options, Reading, Records, RefusedRecord, SourceRecord
+from transfer.formats.choices import with_values
 from transfer.formats.importer import Following, Importer
 from transfer.formats.registry import importer_named
 from transfer.formats.sources import Source
@@ -154,7 +155,7 @@ class _Sync:
 
     def records(self, importer: Importer, following: Following) -> Records:
         """The records that are new or changed. Everything that is there counts as present once this is over."""
-        path, options = Path(self._source.path), Options(self._source.project)
+        path, options = Path(self._source.path), Options(self._source.project, **self._source.read_as)
         if following.parts is None or following.read_parts is None:
             self._reading = importer.read(path, options)
         else:
@@ -164,7 +165,7 @@ class _Sync:
             else:
                 self._reading = following.read_parts(path, options, wanted)
         block: list[SourceRecord | RefusedRecord] = []
-        with closing(self._reading.records) as records:
+        with closing(with_values(self._reading.records, options.values)) as records:
             for found in records:
                 block.append(found)
                 if len(block) == _LOOKED_UP:

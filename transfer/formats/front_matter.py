@@ -17,6 +17,7 @@ _FIELD = re.compile(
     r"(?P<name>[^\s:#\-\[\]{},&*!|>'\"%@`?][^:\n]{0,80}?|\"[^\"\n]{1,80}\"|'[^'\n]{1,80}')[ \t]*:(?P<text>[ \t].*|)"
 )
 _ITEM = re.compile(r"[ \t]*-[ \t]+(?P<text>.+)")
+_PROPERTY = re.compile(r"(?P<name>[^\W\d_][^:\n]{0,60}):[ \t]+(?P<text>\S.*)")
 _WIKI = re.compile(r"!?\[\[(?P<target>[^\[\]|#^]*)[^\[\]]*\]\]")
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|[\s_-]+")
 # Some programs put a block of their own before that of others.
@@ -29,6 +30,8 @@ _ALIASES = {
     "created": "created_at",
     "date": "created_at",
     "creation_date": "created_at",
+    "created_by": "authors",
+    "owner": "authors",
     "date_created": "created_at",
     "created_on": "created_at",
     "created_time": "created_at",
@@ -105,6 +108,17 @@ def read_front_matter(text: str) -> FrontMatter:
         # It is all that the note says.
         found.body = "\n".join(line for line in lines.splitlines() if line.strip())
     return found
+
+
+def page_properties(body: str) -> dict[str, Any]:
+    """The properties that an exported page of Notion has as lines below its title."""
+    fields: dict[str, Any] = {}
+    _, _, below = body.partition("\n")
+    for line in below.lstrip("\n").split("\n"):
+        if not (match := _PROPERTY.fullmatch(line.strip())):
+            break
+        fields[match["name"]] = match["text"]
+    return fields if body.startswith("# ") else {}
 
 
 def _has_fields(lines: str, *, is_further: bool) -> bool:

@@ -36,7 +36,7 @@ from transfer.formats.base import (
 )
 from transfer.formats.dates import DateOrder, date_value, read_moment
 from transfer.formats.decisions import decision_fields
-from transfer.formats.front_matter import read_front_matter, record_fields
+from transfer.formats.front_matter import page_properties, read_front_matter, record_fields
 from transfer.formats.importer import Following, Importer
 from transfer.formats.sources import encoding_of
 from transfer.formats.trees import FileTree, TreeFile, is_skipped, storable_name
@@ -86,6 +86,8 @@ _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<text>\S.{0,200})$", re.MULTILINE)
 _NUMBERED = re.compile(r"(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})(?=[-_. ]|$)", re.IGNORECASE)
 _NUMBER = re.compile(r"\W*(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})\b(?!-\d\d-)", re.IGNORECASE)
 _DATED_NAME = re.compile(r"(?<!\d)(?P<year>(?:19|20)\d\d)([-_.]?)(?P<month>[01]\d)\2(?P<day>[0-3]\d)(?!\d(?!\d{3}))")
+# Exported pages of Notion have their number after the title.
+_NOTION_NAME = re.compile(r" [0-9a-f]{32}$")
 _SUPERSEDES = ("supersedes", "supercedes", "replaces")
 _SUPERSEDED_BY = ("superseded-by", "superseded by", "superceded-by", "replaced-by", "replaced by")
 
@@ -333,6 +335,8 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     if not found.body:
         raise UnreadableFileError("is empty; a memory needs a text")
     body = found.body
+    if _NOTION_NAME.search(posixpath.splitext(relative)[0]):
+        found.fields = page_properties(body) | found.fields
     bare = without_code(body)
     data: dict[str, Any] = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative}
     data |= record_fields(found, folder.names.dates.order or folder.dates)
@@ -343,7 +347,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     if not data.get("title"):
         # In a vault a note is called by the name of its file, unless its text begins with a heading.
         heading = first_heading(bare.lstrip().split("\n", 1)[0] if folder.is_vault else bare)
-        data["title"] = heading or posixpath.splitext(posixpath.basename(relative))[0]
+        data["title"] = heading or _NOTION_NAME.sub("", posixpath.splitext(posixpath.basename(relative))[0])
     data["content"] = body
     data["categories"] = _listed(data.get("categories"))
     if folders := posixpath.dirname(relative):
@@ -430,7 +434,8 @@ def date_of_name(relative: str) -> str:
     text = f"{match['year']}-{match['month']}-{match['day']}" if match else ""
     if not text and len(steps) == 3 and all(re.match(r"\d{2}", step) for step in steps) and len(steps[0]) == 4:
         text = f"{steps[0]}-{steps[1][:2]}-{steps[2][:2]}"
-    if not text and sum(letter.isdecimal() for letter in name) < 5:
+    # A number alone is the id of a note.
+    if not text and (name.isdecimal() or sum(letter.isdecimal() for letter in name) < 5):
         return ""
     try:
         return (text and read_moment(text) and text) or str(date_value(name))

@@ -37,7 +37,7 @@ from transfer.undo import BatchUndoRefusedError, ChangedSinceError, Undone, batc
 from web.command_line import local_command
 
 SHOWN_REFUSALS = 20
-_NOT_FOLLOWED = ("dry_run", "overwrite", "keep_going", "unfollow", "all", "type", "dates", "archive_gone")
+_NOT_FOLLOWED = ("dry_run", "overwrite", "keep_going", "unfollow", "archive_gone")
 _EXAMPLES = {"column": "NAME=FIELD, such as --column Note=content", "all": "FIELD=VALUE, such as --all type=decision"}
 _SECONDS_BETWEEN_LINES = 5
 
@@ -175,7 +175,13 @@ class Command(BaseCommand):
                 report.write(json.dumps(line, ensure_ascii=False) + "\n")
 
         if follow:
-            source = source_new(path=path, importer=importer, project=choices.project, viewer=command_viewer())
+            source = source_new(
+                path=path,
+                importer=importer,
+                project=choices.project,
+                viewer=command_viewer(),
+                read_as={"values": choices.values, "types": choices.types, "dates": choices.dates},
+            )
             with self._progress(path) as progress:
                 followed = source_sync(source, Choices(command_viewer(), progress, refused))
             if followed:
