@@ -21,6 +21,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -41,7 +43,27 @@ def main(arguments: list[str]) -> None:
     if os.name == "nt":
         sys.exit("This creates a Unix layout. On Windows use WSL, or see 'Without make' in README.md.")
     make_environment()
-    install(arguments[0] if arguments else "")
+    extra = arguments[0] if arguments else ""
+    if not is_installed(extra):
+        with alone():
+            install(extra)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Wait until nobody else installs into this environment: a server does in the background."""
+    import fcntl  # not on Windows
+
+    folder = os.open(VENV, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Waiting until another installation into .venv has ended ...", flush=True)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def make_environment() -> None:
@@ -80,16 +102,28 @@ def python_to_use() -> str:
     )
 
 
-def install(extra: str) -> None:
-    """Run pip, unless its input is what it was when it last succeeded. Any extra covers running too."""
-    words_only = extra in BY_WORDS or switched_on("WITHOUT_EMBEDDINGS")
-    unlocked = switched_on("WITHOUT_LOCK")
-    whole = digest_of_requirements() + (" unlocked" if unlocked else "")
-    enough = {whole, f"{whole} words"} if words_only else {whole}
+def is_by_words(extra: str) -> bool:
+    return extra in BY_WORDS or switched_on("WITHOUT_EMBEDDINGS")
+
+
+def wanted_state() -> str:
+    """What a stamp of an installation says that is as the project is now, and has search by meaning."""
+    return digest_of_requirements() + (" unlocked" if switched_on("WITHOUT_LOCK") else "")
+
+
+def is_installed(extra: str) -> bool:
+    """Whether pip last succeeded with what its input is now. Any extra covers running too."""
+    enough = {wanted_state(), f"{wanted_state()} words"} if is_by_words(extra) else {wanted_state()}
     covering = {"": ("run", *EXTRAS), "embeddings": ("embeddings", "dev", "bench")}.get(extra, (extra,))
     stamps = [VENV / f"installed-{name}" for name in covering]
-    if any(stamp.exists() and stamp.read_text() in enough for stamp in stamps):
+    return any(stamp.exists() and stamp.read_text() in enough for stamp in stamps)
+
+
+def install(extra: str) -> None:
+    """Run pip, unless somebody else has done it meanwhile."""
+    if is_installed(extra):
         return
+    words_only, unlocked = is_by_words(extra), switched_on("WITHOUT_LOCK")
     print("Installing the packages; the first time this takes a minute ...", flush=True)
     if not words_only:
         install_torch()
@@ -102,7 +136,7 @@ def install(extra: str) -> None:
         print("Looking for the model of search by meaning ...", flush=True)
         if subprocess.call([str(PYTHON), "-P", str(MODEL)]) != 0:
             sys.exit("The model of search by meaning is not installed; the reason is above.")
-    (VENV / f"installed-{extra or 'run'}").write_text(f"{whole} words" if words_only else whole)
+    (VENV / f"installed-{extra or 'run'}").write_text(wanted_state() + (" words" if words_only else ""))
 
 
 def digest_of_requirements() -> str:

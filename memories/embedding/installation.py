@@ -5,9 +5,12 @@ They are large: people look around by words meanwhile, and the pages say how far
 
 import importlib
 import logging
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
@@ -21,21 +24,33 @@ _LOGGED_LINES = 12
 
 def can_install() -> bool:
     """Whether this is the environment that `make run` made, and search by meaning is wanted."""
-    return not settings.WITHOUT_EMBEDDINGS and Path(sys.prefix) == settings.BASE_DIR / ".venv" and _script().exists()
+    environment = Path(settings.BASE_DIR) / ".venv"
+    is_own = Path(sys.prefix) == environment and _script().exists() and any(environment.glob("installed-*"))
+    return is_own and not settings.WITHOUT_EMBEDDINGS
 
 
 def install(stopped: Callable[[], bool]) -> bool:
-    """Install the packages and the model, unless `stopped`. Returns whether they are there now."""
+    """Install the packages and the model where they are not those of the lock files, unless `stopped`.
+
+    Returns whether they are now.
+    """
     command = [sys.executable, "-u", str(_script()), "embeddings"]
     lines: list[str] = []
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     ) as process:
         reader = Thread(target=_follow, args=(process, lines), daemon=True)
         reader.start()
         while process.poll() is None:
             if stopped():
-                process.terminate()
+                # With what it has started, which holds the pipe too.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
             reader.join(_POLL_SECONDS)
         reader.join()
     importlib.invalidate_caches()

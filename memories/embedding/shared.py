@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from django.conf import settings
 
+from memories.embedding import installation
 from memories.embedding.models import Embedder, EmbedderUnavailableError, Vectors, load_embedder, missing_packages
 from memories.embedding.query import (
     EmbedderLoadingError,
@@ -290,7 +291,7 @@ class RemoteQueries(QueryEmbedder):
 
     def _why_nobody_answers(self) -> str:
         serving = self._look()
-        if serving and (missing := missing_packages(serving.source)):
+        if serving and (missing := missing_packages(serving.source) or installation.state()):
             return missing
         if self._clock() - self._answered_at < START_SECONDS:
             return EmbedderLoadingError().reason

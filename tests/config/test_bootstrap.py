@@ -1,9 +1,12 @@
 """The bootstrap: installs when something has changed, says in words what is missing."""
 
+import fcntl
 import itertools
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -111,6 +114,15 @@ def test_what_covers_running_and_meaning_is_not_installed_again(place, calls, ex
     bootstrap.main([])
     bootstrap.main(["embeddings"])
     assert calls.installed == ["base", "embeddings", extra]
+
+
+def test_a_second_installation_waits_for_the_first(place, calls, capsys):
+    folder = os.open(bootstrap.VENV, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    threading.Timer(0.3, os.close, [folder]).start()
+    bootstrap.main([])
+    assert "Waiting until another installation" in capsys.readouterr().out
+    assert calls.installed == ["base"]
 
 
 def test_without_the_lock_the_bounds_of_the_project_decide(place, calls, monkeypatch):

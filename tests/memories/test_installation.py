@@ -30,7 +30,8 @@ def test_installed_and_nothing_is_said_afterwards(script):
 
 
 def test_pages_say_how_far_it_is(script):
-    script("print('A warning of pip')", "print('Installing torch ...')", "time.sleep(60)")
+    child = "subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    script("import subprocess", "print('A warning of pip')", "print('Installing torch ...')", child)
     seen = []
 
     def stopped():
@@ -54,6 +55,9 @@ def test_only_the_environment_of_a_checkout_is_added_to(script, monkeypatch, set
     script()
     assert not can_install()
     monkeypatch.setattr(installation.sys, "prefix", str(Path(settings.BASE_DIR) / ".venv"))
+    assert not can_install()
+    (Path(settings.BASE_DIR) / ".venv").mkdir()
+    (Path(settings.BASE_DIR) / ".venv" / "installed-run").touch()
     assert can_install()
     settings.WITHOUT_EMBEDDINGS = True
     assert not can_install()

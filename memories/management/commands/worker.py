@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from memories.embedding.installation import can_install, install
-from memories.embedding.models import EmbedderUnavailableError, missing_packages, model_name
+from memories.embedding.models import EmbedderUnavailableError, model_name
 from memories.embedding.shared import Models, offer
 from memories.embedding.vectors import WrongDimensionsError
 from memories.embedding.worker import Worker
@@ -48,7 +48,7 @@ class Command(BaseCommand):
         if threads is not None and not 1 <= threads <= 64:
             raise CommandError(f"--threads {threads}: give a number from 1 to 64.")
         stopped = stop_requested(with_parent)
-        if with_parent is not None and missing_packages(settings.EMBEDDING_MODEL) and can_install():
+        if with_parent is not None and can_install():
             install(stopped)
         model: EmbeddingModel | None = None
         models = Models()
