@@ -107,7 +107,7 @@ def is_by_words(extra: str) -> bool:
 
 
 def wanted_state() -> str:
-    """What a stamp of an installation says that is as the project is now, and has search by meaning."""
+    """The text of the stamp of an installation with search by meaning, as the project is now."""
     return digest_of_requirements() + (" unlocked" if switched_on("WITHOUT_LOCK") else "")
 
 
