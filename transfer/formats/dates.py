@@ -187,8 +187,8 @@ def _worded_day(text: str, value: str) -> tuple[int, int, int]:
         raise _no_date(value)
     if not month:
         # A year alone is its first day.
-        if len(numbers) == 1 and len(numbers[0]) == 4 and 1000 <= int(numbers[0]) <= 2200:
-            return int(numbers[0]), 1, 1
+        if text.isdecimal() and len(text) == 4 and 1000 <= int(text) <= 2200:
+            return int(text), 1, 1
         raise _no_date(value)
     years = [number for number in numbers if len(number) == 4]
     others = [number for number in numbers if len(number) <= 2]

@@ -435,7 +435,7 @@ def date_of_name(relative: str) -> str:
     if not text and len(steps) == 3 and all(re.match(r"\d{2}", step) for step in steps) and len(steps[0]) == 4:
         text = f"{steps[0]}-{steps[1][:2]}-{steps[2][:2]}"
     # A number alone is the id of a note.
-    if not text and (name.isdecimal() or sum(letter.isdecimal() for letter in name) < 5):
+    if not text and (name.isdecimal() or sum(letter.isdecimal() for letter in name) < 4):
         return ""
     try:
         return (text and read_moment(text) and text) or str(date_value(name))
