@@ -20,19 +20,15 @@ from explorer.listings import Listed, ListedSession, SessionsRequest, list_sessi
 from memories.embedding.vectors import EmbeddedShare, memory_progress
 from memories.models import EmbeddingModel, Memory
 from memories.queries import visible_to
-from search.engines import snapshot, with_engine
-from search.engines.base import Engine, EngineTimeoutError
 from search.facets import FACET, FacetValue
 from search.histogram import Histogram
-from search.listings import date_histograms, totals
-from search.plan import resolve_query
+from search.listings import date_histograms, days_since, totals
 from search.query import EVER, Interval, SearchQuery, Sort
 from search.result import HitDetail, SearchResult
 from search.run import run
 from search.saved_views import OpenableView, ViewCount, count_views, openable_views
 from search.typed import as_text
 from text.formatting import check_start, local_time, number, start_of
-from text.highlight import plain_title
 from web.cache import RepeatedReads
 from web.params import Params, Value
 
@@ -88,9 +84,7 @@ class News:
     """A memory to read first, and the older one that it replaces."""
 
     memory: Memory
-    title: str
     replaces: Memory | None = None
-    replaced_title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +93,6 @@ class ProjectNews:
 
     memories: Slice
     newest: Memory | None
-    title: str
     months: tuple[int, ...]
 
 
@@ -165,22 +158,6 @@ class Overview:
 def strip_start(today: date) -> date:
     """The first day of the weeks that the calendar of the home page shows: a Monday, a year before this week."""
     return today - timedelta(days=today.weekday(), weeks=STRIP_WEEKS - 1)
-
-
-def days_since(query: SearchQuery, first: date, viewer: Viewer) -> dict[date, int]:
-    """The days from one on that have memories, with their numbers; none if counting takes too long."""
-
-    def answer(engine: Engine) -> dict[date, int]:
-        with snapshot():
-            since = query.with_(date_from=first.isoformat())
-            resolved = resolve_query(engine, since, viewer, datetime.now(UTC))
-            try:
-                counted = engine.counts(resolved.plan, [], zone=resolved.zone, now=resolved.now)
-            except EngineTimeoutError:
-                return {}
-        return {day: inside for day, _, inside in counted.days.listed() if inside}
-
-    return with_engine(answer, viewer)
 
 
 # Some hundred statements: counted at most once at a time for a person, and not for every revision of busy writers.
@@ -314,10 +291,7 @@ def _news(viewer: Viewer, changed: SearchResult) -> tuple[News, ...]:
     has_decisions = any(value.value == _READ_FIRST and value.count for value in _values(changed, "type"))
     ids = [*older, *(_ids(decisions, viewer) if has_decisions else ()), *_ids(query, viewer)]
     first = [memory for memory in _memories(viewer, dict.fromkeys(ids)) if memory.state in ("active", "proposed")]
-    return tuple(
-        News(memory, _title(memory), old := older.get(memory.pk), _title(old) if old else "")
-        for memory in first[:_NEWS]
-    )
+    return tuple(News(memory, older.get(memory.pk)) for memory in first[:_NEWS])
 
 
 def _ids(query: SearchQuery, viewer: Viewer) -> list[int]:
@@ -329,10 +303,6 @@ def _memories(viewer: Viewer, ids: Sequence[int] | dict[int, None]) -> list[Memo
     wanted = list(ids)
     rows = visible_to(viewer).select_related("project").defer("content", "summary", "terms", "raw").in_bulk(wanted)
     return [rows[pk] for pk in wanted if pk in rows]
-
-
-def _title(memory: Memory) -> str:
-    return plain_title(memory.title) or f"Memory {memory.pk}"
 
 
 def _newest(parts: Sequence[Slice], viewer: Viewer, now: datetime) -> tuple[ProjectNews, ...]:
@@ -348,8 +318,7 @@ def _newest(parts: Sequence[Slice], viewer: Viewer, now: datetime) -> tuple[Proj
         for bar in drawn.bars:
             counts[bar.first[:7]] = counts.get(bar.first[:7], 0) + bar.count
         newest = next(iter(_memories(viewer, _ids(part.query.with_(page_size=1, sort=Sort.NEWEST), viewer))), None)
-        title = _title(newest) if newest else ""
-        found.append(ProjectNews(part, newest, title, tuple(counts.get(month, 0) for month in months)))
+        found.append(ProjectNews(part, newest, tuple(counts.get(month, 0) for month in months)))
     return tuple(found)
 
 

@@ -272,3 +272,19 @@ def found_ids(query: SearchQuery, viewer: Viewer) -> list[int]:
         return found
 
     return with_engine(ask, viewer)
+
+
+def days_since(query: SearchQuery, first: date, viewer: Viewer) -> dict[date, int]:
+    """The days from one on that have memories, with their numbers; none if counting takes too long."""
+
+    def answer(engine: Engine) -> dict[date, int]:
+        with snapshot():
+            since = query.with_(date_from=first.isoformat())
+            resolved = resolve_query(engine, since, viewer, datetime.now(UTC))
+            try:
+                counted = engine.counts(resolved.plan, [], zone=resolved.zone, now=resolved.now)
+            except EngineTimeoutError:
+                return {}
+        return {day: inside for day, _, inside in counted.days.listed() if inside}
+
+    return with_engine(answer, viewer)

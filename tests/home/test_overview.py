@@ -49,7 +49,7 @@ def test_overview_counts_what_is_new_or_changed_and_by_whom(lately, everyone):
     assert [(one.kind, one.changed.label, one.written.count, one.changed.count) for one in found.contributors] == [
         ("author", "Ada", 0, 1)
     ]
-    assert [(one.title, one.replaced_title) for one in found.news] == [
+    assert [(one.memory.title, one.replaces.title if one.replaces else "") for one in found.news] == [
         ("Sugar on every table", "No sugar on the tables"),
         ("Teak for the deck", ""),
         ("Cups", ""),
@@ -72,7 +72,7 @@ def test_viewer_of_one_project_sees_nothing_of_the_others(lately):
     found = overview(only("boat"), "2026-03-01", NOW)
     assert (found.corpus.count, found.changed.count, found.written.count) == (6, 1, 0)
     assert found.states == ()
-    assert [one.title for one in found.news] == ["Teak for the deck"]
+    assert [one.memory.title for one in found.news] == ["Teak for the deck"]
     assert [one.memories.label for one in found.newest] == ["Boat yard"]
     assert "tea" not in " ".join(idea.typed for idea in found.ideas).lower().split()
 
