@@ -14,7 +14,8 @@ from memories.services import memory_archive
 # A note of fewer characters is like others by chance.
 _SHORTEST = 20
 # The share of equal lines by which a changed note is known, and the number of notes that are compared line by line.
-_ALIKE, _MOST_COMPARED = 0.6, 500
+_ALIKE, _MOST_COMPARED = 0.9, 500
+_FEWEST_LINES = 10
 _MOST_GONE = 5_000
 _SUFFIXES = (".md", ".markdown", ".mdc")
 _PRESENT = (Memory.State.ACTIVE, Memory.State.PROPOSED, Memory.State.SUPERSEDED)
@@ -45,7 +46,9 @@ class Renames:
         """Those that no note was found for yet, by their ids."""
         if self._gone is None:
             rows = Memory.objects.filter(pk__in=list(self._ids())[:_MOST_GONE], state__in=_PRESENT).order_by("pk")
-            self._gone = {row[0]: GoneNote(*row) for row in rows.values_list(*GoneNote._fields)}
+            found = (GoneNote(*row) for row in rows.values_list(*GoneNote._fields))
+            # A note with an id of its own is known by that wherever it is: it is neither renamed nor gone.
+            self._gone = {one.id: one for one in found if one.external_id.lower().endswith(_SUFFIXES)}
             for one in self._gone.values():
                 self._by_content[one.project_id, one.content].append(one.id)
         return self._gone
@@ -60,31 +63,31 @@ class Renames:
 
     def _most_alike(self, project_id: int, content: str) -> int | None:
         lines = _lines_of(content)
-        if len(self.gone) > _MOST_COMPARED or len(lines) < 3:
+        # Shorter notes that are alike may be made of one template.
+        if len(self.gone) > _MOST_COMPARED or len(lines) < _FEWEST_LINES:
             return None
         shares = {}
         for one in self.gone.values():
             if one.project_id == project_id and (others := _lines_of(one.content)):
                 shares[one.id] = len(lines & others) / len(lines | others)
-        best = max(shares, key=lambda memory_id: shares[memory_id], default=None)
-        return best if best is not None and shares[best] >= _ALIKE else None
+        alike = [memory_id for memory_id, share in shares.items() if share >= _ALIKE]
+        return alike[0] if len(alike) == 1 else None
 
 
 def _lines_of(text: str) -> set[str]:
     return {line.strip() for line in text.splitlines() if line.strip()}
 
 
-def earlier_notes(origin: str, places: Collection[str]) -> list[int]:
+def earlier_notes(origin: str, places: Collection[str], viewer: Viewer) -> list[int]:
     """The memories of earlier imports of a source whose notes are not at these places."""
     notes = Memory.objects.filter(batch__origin=origin, batch__state=ImportBatch.State.DONE, source="markdown")
-    rows = notes.filter(state__in=_PRESENT).values_list("pk", "source_uri", "external_id")
+    present = notes.filter(pk__in=visible_to(viewer).values("pk"), state__in=_PRESENT)
+    rows = present.values_list("pk", "source_uri", "external_id")
     known = set(places)
-    # A note may have an id and an address of its own, which say nothing about its place.
-    return [
-        pk
-        for pk, place, name in rows.iterator()
-        if not {place, name} & known and (place.lower().endswith(_SUFFIXES) or name.lower().endswith(_SUFFIXES))
-    ]
+    found = [(pk, {place, name}) for pk, place, name in rows if name.lower().endswith(_SUFFIXES)]
+    gone = [pk for pk, names in found if not names & known]
+    # Another source of the same name has few of these notes, or none.
+    return gone if len(gone) <= 0.75 * len(found) else []
 
 
 def gone_notes(batch: ImportBatch | None, viewer: Viewer) -> list[dict[str, Any]]:

@@ -160,7 +160,7 @@ class _Attempt:
     def _renames(self) -> Renames | None:
         """The notes of earlier imports of the same folder or archive that are not at their places any more."""
         places = () if self.observer else self.importer.places(self.path)
-        return Renames(partial(earlier_notes, self.origin, places)) if places else None
+        return Renames(partial(earlier_notes, self.origin, places, self.viewer)) if places else None
 
     def write(self, reading: Reading) -> int | None:
         """Read and write everything in one transaction. Returns the id of the batch, if one remains."""

@@ -117,7 +117,7 @@ def test_the_page_of_a_note_links_to_the_notes_that_it_names(vault):
     assert "[[Nowhere]]" in body
 
 
-LONG = "# Tea\n\nSteep it for three minutes.\nUse fresh water.\nDrink it hot.\nShare it.\n"
+LONG = "# Tea\n\n" + "".join(f"Leaf number {n} gives its taste.\n" for n in range(30)) + "Drink it hot.\n"
 
 
 @pytest.mark.parametrize("text", [LONG, LONG.replace("hot", "warm"), f"---\ntags: tea\n---\n{LONG}"])
@@ -142,7 +142,7 @@ def test_a_renamed_note_is_the_same_memory(vault, text, is_followed):
 
 
 def test_notes_that_are_gone_are_listed_and_archived(vault):
-    for name in ("a", "b", "c"):
+    for name in ("a", "b", "c", "f", "g"):
         vault(f"{name}.md", f"A note about {name}, and about nothing else.")
     vault("d.md", "---\nid: d\nurl: https://tea.example\n---\nA note with an id and an address of its own.")
     run(vault.root)
@@ -209,3 +209,48 @@ def test_choices_hold_for_what_a_followed_folder_brings_later(vault):
         ("diary", ["Ann"], "2026-03-04"),
         ("diary", ["Ann"], "2026-05-06"),
     ]
+
+
+TEMPLATE = "".join(f"## Part {n} of the day\n\nNothing yet about {n}.\n" for n in range(8))
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_notes_of_one_template_are_not_each_other(vault, is_followed):
+    def bring():
+        return read(vault.root) if is_followed else run(vault.root)
+
+    for day in ("20", "21", "22"):
+        vault(f"2026-01-{day}.md", f"{TEMPLATE}Met Ann about {day}.")
+    follow(vault.root) if is_followed else run(vault.root)
+    (vault.root / "2026-01-20.md").unlink()
+    vault("2026-03-01.md", f"{TEMPLATE}Met Bob.\nAnd Cem.\nAnd Dan.")
+    bring()
+    assert Memory.objects.filter(content__contains="Met Ann about 20").count() == 1
+    assert Memory.objects.count() == 4
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_note_with_an_id_of_its_own_moves_and_is_not_gone(vault, is_followed):
+    text = "---\nid: own\n---\nA text that another note has too, word by word."
+    vault("old/a.md", text)
+    vault("c.md", "A note that stays where it is.")
+    follow(vault.root) if is_followed else run(vault.root)
+    (vault.root / "old/a.md").unlink()
+    vault("new/a.md", text)
+    vault("b.md", text.split("---\n")[2])
+    if is_followed:
+        read(vault.root)
+    else:
+        assert "no longer in it" not in run(vault.root, archive_gone=True)
+    assert set(states()) == {"own", "b.md", "c.md"}
+    assert {state for state, _ in states().values()} == {"active"}
+
+
+def test_another_folder_of_the_same_name_has_lost_nothing(vault):
+    for n in range(4):
+        vault(f"{n}.md", f"A note of the first folder, number {n}.")
+    run(vault.root)
+    for n in range(4):
+        (vault.root / f"{n}.md").rename(vault.root / f"other {n}.md")
+        vault(f"other {n}.md", f"Something else altogether, which is number {n} here.")
+    assert "no longer in it" not in run(vault.root)

@@ -1,6 +1,7 @@
 """Notes as people have them: odd front matter, states, dates and links come in right, and a mistake is one field's."""
 
 import os
+import time
 
 import pytest
 
@@ -8,6 +9,7 @@ from memories.records import MemoryRecord
 from transfer.blocks import validate_source
 from transfer.formats import documents, markdown
 from transfer.formats.base import Options, RefusedRecord, SourceRecord
+from transfer.formats.states import Status, read_status
 
 FILE_DAY = "2023-11-14"
 
@@ -253,6 +255,8 @@ def test_supersession_by_the_body_of_the_newer_decision(notes):
         ("Plan for 2026.md", FILE_DAY),
         ("2026-13-45.md", FILE_DAY),
         ("1700000000.md", FILE_DAY),
+        ("releases/1.10.12.md", FILE_DAY),
+        ("4915112345678.md", FILE_DAY),
         ("2026-W03.md", "2026-01-12"),
         ("Mars 2026.md", "2026-03-01"),
         ("Version 1.2.2026.md", FILE_DAY),
@@ -376,3 +380,59 @@ def test_properties_of_pages_of_notion_are_read(notes, properties, fields):
 
 def test_other_notes_have_no_properties_below_their_title(notes):
     assert one_note(notes, "# Tea\n\nStatus: Archived\n\nText.").record.state is None
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("open source", Status()),
+        ("new york", Status()),
+        ("not superseded by anything", Status()),
+        ("Accepted. To be superseded by X in 2027", Status("active")),
+        ("Accepted. Supersedes ADR-0001", Status("active", "", "ADR-0001")),
+        ("Accepted, superseded by ADR-2", Status("superseded", "ADR-2")),
+        ("accepted on 2024-01-02", Status("active")),
+        ("Deprecated since May", Status("archived")),
+    ],
+)
+def test_a_status_is_no_more_than_it_says(text, status):
+    assert read_status(text) == status
+
+
+def test_a_chosen_order_holds_beside_dates_with_dots(notes):
+    files = {"z.md": with_matter("created: 12.04.2026"), "c.md": with_matter("created: 03/04/2026")}
+    found = notes(files, dates="month-first")
+    assert found["c.md"].record.created_at.date().isoformat() == "2026-03-04"
+    assert "may have the day or the month first" in notes(files)["c.md"].found.notes[0]
+
+
+def test_the_date_of_a_decision_has_the_order_of_the_others(notes):
+    text = "# A\n\nDate: 03/04/2026\n\n| Date | Who |\n|---|---|\n\n## Status\n\nAccepted\n\n## Decision\n\nX"
+    one = one_note(notes, text, dates="day-first")
+    assert (one.record.created_at.date().isoformat(), one.found.notes) == ("2026-04-03", ())
+
+
+@pytest.mark.parametrize(
+    ("matter", "field", "names"),
+    [
+        ('tags: "[[A]], b, c"', "tags", ("a", "b", "c")),
+        ('categories: "[[A]], B"', "categories", ("A", "B")),
+        ('authors: "[[Lee, Ann]], Bob"', "authors", ("Lee, Ann", "Bob")),
+    ],
+)
+def test_names_beside_links_are_read_too(notes, matter, field, names):
+    assert getattr(one_note(notes, with_matter(matter)).record, field) == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '---\ntags: "[[' + "a" * 200_000 + '"\n---\nBody.',
+        "- a [[b]]" + " " * 300_000 + "x",
+        "---\nstatus: " + "superseded by " * 20_000 + "\n---\nBody.",
+    ],
+)
+def test_long_texts_are_read_in_no_time(notes, text):
+    begun = time.monotonic()
+    one_note(notes, text)
+    assert time.monotonic() - begun < 3

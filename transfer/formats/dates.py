@@ -100,7 +100,6 @@ class DateOrder:
 
     days_first: int = 0
     months_first: int = 0
-    dotted: int = 0
     unclear: str = ""
     """One that may be both."""
 
@@ -117,11 +116,9 @@ class DateOrder:
             self.days_first += 1
         elif second > 12:
             self.months_first += 1
-        elif first != second:
-            if match["between"] == ".":
-                self.dotted += 1
-            else:
-                self.unclear = self.unclear or value.strip()
+        elif first != second and match["between"] != ".":
+            # Those with dots have the day first unless others show the month there.
+            self.unclear = self.unclear or value.strip()
 
     @property
     def order(self) -> str:
@@ -130,7 +127,7 @@ class DateOrder:
             return ""
         if self.months_first:
             return MONTH_FIRST
-        return DAY_FIRST if self.days_first or self.dotted else ""
+        return DAY_FIRST if self.days_first else ""
 
     @property
     def question(self) -> str:
@@ -187,8 +184,8 @@ def _worded_day(text: str, value: str) -> tuple[int, int, int]:
         raise _no_date(value)
     if not month:
         # A year alone is its first day.
-        if len(numbers) == 1 and len(numbers[0]) == 4 and 1000 <= int(numbers[0]) <= 2200:
-            return int(numbers[0]), 1, 1
+        if text.isdecimal() and len(text) == 4 and 1000 <= int(text) <= 2200:
+            return int(text), 1, 1
         raise _no_date(value)
     years = [number for number in numbers if len(number) == 4]
     others = [number for number in numbers if len(number) <= 2]

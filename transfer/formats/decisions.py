@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from transfer.formats.dates import date_value
+from transfer.formats.dates import AmbiguousDateError, date_value
 from transfer.formats.states import read_status
 from web.validation import shown
 
@@ -17,13 +17,13 @@ _SECTION = re.compile(
 # `* Status: accepted`, `**Status:** Accepted`, `| Status | Accepted |`.
 _LINE = r"^[ \t]*(?:[-*+>|][ \t]*)?(?:\*\*|__)?{}(?:\*\*|__)?[ \t]*[:|](?:\*\*|__)?[ \t]*(?P<text>[^|\n]*[^|\s])"
 _STATUS = re.compile(_LINE.format("status"), re.IGNORECASE | re.MULTILINE)
-_DATE = re.compile(_LINE.format("(?:date|last updated)"), re.IGNORECASE | re.MULTILINE)
+_DATE = re.compile(_LINE.format("date"), re.IGNORECASE | re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _MARKS = re.compile(r"^[-*+>][ \t]+|[*_`]+")
 _START = 4_000
 
 
-def decision_fields(text: str, data: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+def decision_fields(text: str, data: Mapping[str, Any], notes: list[str], order: str = "") -> dict[str, Any]:
     """The fields that the text of a decision record gives, but those that `data` has."""
     text = _COMMENT.sub("", text[:_START])
     found: dict[str, Any] = {}
@@ -33,10 +33,10 @@ def decision_fields(text: str, data: Mapping[str, Any], notes: list[str]) -> dic
         status = read_status(line)
         if status.predecessor:
             older.append(status.predecessor)
-        elif status.state:
+        if status.state:
             found["state"] = "superseded" if found.get("state") == "superseded" else status.state
             found |= {"superseded_by": status.successor} if status.successor else {}
-        else:
+        elif not status.predecessor:
             unknown = unknown or line
     if unknown and not found and not older and "state" not in data:
         notes.append(f"Status: {shown(unknown[:80])} is no known state; it is left out")
@@ -44,9 +44,12 @@ def decision_fields(text: str, data: Mapping[str, Any], notes: list[str]) -> dic
         found["supersedes"] = older
     if (match := _DATE.search(text)) and not data.get("created_at"):
         try:
-            found["created_at"] = date_value(match["text"].strip(" *_`"))
+            found["created_at"] = date_value(match["text"].strip(" *_`"), order)
+        except AmbiguousDateError as error:
+            notes.append(f"Date: {error}; it is left out. Say which, as the order of dates")
         except ValueError:
-            notes.append(f"Date: {shown(match['text'][:80])} is not a date; it is left out")
+            if "|" not in match[0]:
+                notes.append(f"Date: {shown(match['text'][:80])} is not a date; it is left out")
     return {name: value for name, value in found.items() if not data.get(name)}
 
 

@@ -18,7 +18,8 @@ _FIELD = re.compile(
 )
 _ITEM = re.compile(r"[ \t]*-[ \t]+(?P<text>.+)")
 _PROPERTY = re.compile(r"(?P<name>[^\W\d_][^:\n]{0,60}):[ \t]+(?P<text>\S.*)")
-_WIKI = re.compile(r"!?\[\[(?P<target>[^\[\]|#^]*)[^\[\]]*\]\]")
+_COMMA_IN_LINK = re.compile(r",(?=[^\[\]]*+\]\])")
+_WIKI = re.compile(r"!?\[\[(?P<target>[^\[\]|#^]*+)[^\[\]]*+\]\]")
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|[\s_-]+")
 # Some programs put a block of their own before that of others.
 _BLOCKS = 2
@@ -289,8 +290,12 @@ def _list_of(key: str, name: str, value: Any, notes: list[str]) -> Any:
     separators = r"[,\s]+(?=#)|," if key == "tags" else ","
     texts: list[str] = []
     for text in _texts_of(name, value, notes):
-        if links := [match["target"].strip() for match in _WIKI.finditer(text)]:
-            texts += [text] if key == "supersedes" else ",".join(links).split(",") if key == "tags" else links
+        if "[[" in text and key == "supersedes":
+            texts.append(text)
+        elif "[[" in text:
+            parts = text if key == "tags" else _COMMA_IN_LINK.sub("\0", text)
+            names = _WIKI.sub(lambda match: match["target"].strip(), parts).split(",")
+            texts += [one.replace("\0", ",").strip().removeprefix("#") for one in names]
         elif key == "supersedes" or (key == "categories" and not isinstance(value, str)):
             texts.append(text)
         else:

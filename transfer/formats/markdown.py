@@ -74,7 +74,7 @@ _TIME_CODE = re.compile(r"\d{1,3}:\d{2}(?::\d{2})?(?:[.,]\d{1,3})?(?:\s+-\s+\d{1
 # `relation [[Target]] (context)`: one word, or several in quotation marks, and nothing else after the target.
 _RELATION = re.compile(
     r"(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|(?P<word>[^\s\[\]\"'!]+))[ \t]*"
-    r"\[\[(?P<target>[^\[\]|#\n]++)[^\[\]\n]*\]\][ \t]*(?:\((?P<context>[^()\n]*)\))?[ \t]*"
+    r"\[\[(?P<target>[^\[\]|#\n]++)[^\[\]\n]*\]\][ \t]*+(?:\((?P<context>[^()\n]*)\)[ \t]*)?"
 )
 _OBSERVATIONS_HEADING = re.compile(r"^#{1,6}[ \t]+Observations[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _ALIAS = re.compile(r"^alias(?:es)?:", re.MULTILINE)
@@ -88,6 +88,7 @@ _NUMBER = re.compile(r"\W*(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})\b
 _DATED_NAME = re.compile(r"(?<!\d)(?P<year>(?:19|20)\d\d)([-_.]?)(?P<month>[01]\d)\2(?P<day>[0-3]\d)(?!\d(?!\d{3}))")
 # Exported pages of Notion have their number after the title.
 _NOTION_NAME = re.compile(r" [0-9a-f]{32}$")
+_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _SUPERSEDES = ("supersedes", "supercedes", "replaces")
 _SUPERSEDED_BY = ("superseded-by", "superseded by", "superceded-by", "replaced-by", "replaced by")
 
@@ -339,7 +340,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
         found.fields = page_properties(body) | found.fields
     bare = without_code(body)
     data: dict[str, Any] = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative}
-    data |= record_fields(found, folder.names.dates.order or folder.dates)
+    data |= record_fields(found, folder.dates or folder.names.dates.order)
     notes = found.notes
     if data["id"] in folder.names.repeated:
         notes.append(f"id: {data['id']!r} is the id of several files; this one has its path as id")
@@ -390,7 +391,7 @@ def _give_type(relative: str, data: dict[str, Any], bare: str, folder: Folder, n
         kind = kind or ("instructions" if posixpath.basename(relative) in AGENT_FILES else "")
         data |= {"type": kind} if kind else {}
     if data.get("type") == "decision":
-        data |= decision_fields(bare, data, notes)
+        data |= decision_fields(bare, data, notes, folder.dates or folder.names.dates.order)
     return rule
 
 
@@ -434,8 +435,8 @@ def date_of_name(relative: str) -> str:
     text = f"{match['year']}-{match['month']}-{match['day']}" if match else ""
     if not text and len(steps) == 3 and all(re.match(r"\d{2}", step) for step in steps) and len(steps[0]) == 4:
         text = f"{steps[0]}-{steps[1][:2]}-{steps[2][:2]}"
-    # A number alone is the id of a note.
-    if not text and (name.isdecimal() or sum(letter.isdecimal() for letter in name) < 5):
+    # Other numbers are ids of notes, or versions.
+    if not text and (name.isdecimal() or not _YEAR.search(name)):
         return ""
     try:
         return (text and read_moment(text) and text) or str(date_value(name))

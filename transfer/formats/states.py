@@ -45,7 +45,9 @@ _STRUCK = re.compile(r"~~.*?~~")
 _SUCCESSOR = re.compile(
     r"\b(?:super[sc]e+ded|replaced|obsoleted|supplanted)\s+(?:by|with)\b[:\s]*(?P<by>\S.*)", re.IGNORECASE
 )
-_PREDECESSOR = re.compile(r"\W*(?:super[sc]e+des|replaces|obsoletes)\b[:\s]*(?P<older>\S.*)", re.IGNORECASE)
+_PREDECESSOR = re.compile(r"\b(?:super[sc]e+des|replaces|obsoletes)\b[:\s]*(?P<older>\S.*)", re.IGNORECASE)
+_NOT_YET = re.compile(r"\b(?:not|never|to be|will be|be)\s*$", re.IGNORECASE)
+_MAY_FOLLOW = re.compile(r"\s*(?:$|[^\w\s]|\d|(?:and|as|at|by|for|in|on|since|until|with)\b)", re.IGNORECASE)
 _LONGEST_WORDS, _LONGEST = 3, 1_000
 
 
@@ -63,11 +65,14 @@ def read_status(text: str) -> Status:
     if "|" in text:
         # The choices of a template.
         return Status()
-    if match := _PREDECESSOR.match(text):
-        return Status(predecessor=match["older"].strip(" .*_"))
-    successor = _SUCCESSOR.search(text)
-    words = [word.casefold() for word in _WORD.findall(text.replace("_", " "))[: _LONGEST_WORDS + 1]]
+    older, newer = _PREDECESSOR.search(text), _SUCCESSOR.search(text)
+    predecessor = older["older"].strip(" .*_") if older else ""
+    if newer and not _NOT_YET.search(text[: newer.start()]):
+        return Status("superseded", newer["by"].strip(" .*_"), predecessor)
+    words = list(_WORD.finditer(text.replace("_", " ")))[: _LONGEST_WORDS + 1]
     for length in range(min(_LONGEST_WORDS, len(words)), 0, -1):
-        if state := STATE_WORDS.get(" ".join(words[:length])):
-            return Status("superseded" if successor else state, successor["by"].strip(" .*_") if successor else "")
-    return Status("superseded", successor["by"].strip(" .*_")) if successor else Status()
+        state = STATE_WORDS.get(" ".join(word[0].casefold() for word in words[:length]))
+        # Words of a sentence that only begins so, such as "open source", are no state.
+        if state and _MAY_FOLLOW.match(text[words[length - 1].end() :]):
+            return Status(state, "", predecessor)
+    return Status(predecessor=predecessor)
