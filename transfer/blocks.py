@@ -184,6 +184,10 @@ def _validate(found: SourceRecord) -> Incoming | RefusedRecord:
     )
 
 
+# Another project would show a record to others.
+_NEVER_LEFT_OUT = {"content", "text", "body", "project"}
+
+
 def _record_of(found: SourceRecord) -> tuple[SourceRecord, MemoryRecord]:
     """The record of a source. Of a lenient one, fields that are not valid are left out, and noted.
 
@@ -193,7 +197,7 @@ def _record_of(found: SourceRecord) -> tuple[SourceRecord, MemoryRecord]:
         return found, MemoryRecord.model_validate(found.data, context=STORABLE)
     except ValidationError as error:
         wrong = {str(detail["loc"][0]) if detail["loc"] else "valid_to" for detail in error.errors()}
-        if not found.is_lenient or wrong & {"content", "text", "body"}:
+        if not found.is_lenient or wrong & _NEVER_LEFT_OUT:
             raise
         rest = {name: value for name, value in found.data.items() if name not in wrong}
         notes = [f"{reason}; it is left out" for reason in reasons(error, MemoryRecord)]

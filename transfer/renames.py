@@ -13,9 +13,6 @@ from memories.services import memory_archive
 
 # A note of fewer characters is like others by chance.
 _SHORTEST = 20
-# The share of equal lines by which a changed note is known, and the number of notes that are compared line by line.
-_ALIKE, _MOST_COMPARED = 0.9, 500
-_FEWEST_LINES = 10
 _MOST_GONE = 5_000
 _SUFFIXES = (".md", ".markdown", ".mdc")
 _PRESENT = (Memory.State.ACTIVE, Memory.State.PROPOSED, Memory.State.SUPERSEDED)
@@ -54,28 +51,11 @@ class Renames:
         return self._gone
 
     def find(self, project_id: int, content: str) -> GoneNote | None:
-        """The note that has this text now under another name, or nearly. It is taken for one note alone."""
+        """The note that had this text under another name. It is taken for one note alone."""
         if not self.gone or len(content) < _SHORTEST:
             return None
-        same = next((one for one in self._by_content[project_id, content] if one in self.gone), None)
-        found = same or self._most_alike(project_id, content)
+        found = next((one for one in self._by_content[project_id, content] if one in self.gone), None)
         return self.gone.pop(found) if found else None
-
-    def _most_alike(self, project_id: int, content: str) -> int | None:
-        lines = _lines_of(content)
-        # Shorter notes that are alike may be made of one template.
-        if len(self.gone) > _MOST_COMPARED or len(lines) < _FEWEST_LINES:
-            return None
-        shares = {}
-        for one in self.gone.values():
-            if one.project_id == project_id and (others := _lines_of(one.content)):
-                shares[one.id] = len(lines & others) / len(lines | others)
-        alike = [memory_id for memory_id, share in shares.items() if share >= _ALIKE]
-        return alike[0] if len(alike) == 1 else None
-
-
-def _lines_of(text: str) -> set[str]:
-    return {line.strip() for line in text.splitlines() if line.strip()}
 
 
 def earlier_notes(origin: str, places: Collection[str], viewer: Viewer) -> list[int]:

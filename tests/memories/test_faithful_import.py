@@ -120,7 +120,7 @@ def test_the_page_of_a_note_links_to_the_notes_that_it_names(vault):
 LONG = "# Tea\n\n" + "".join(f"Leaf number {n} gives its taste.\n" for n in range(30)) + "Drink it hot.\n"
 
 
-@pytest.mark.parametrize("text", [LONG, LONG.replace("hot", "warm"), f"---\ntags: tea\n---\n{LONG}"])
+@pytest.mark.parametrize("text", [LONG, f"---\ntags: tea\n---\n{LONG}"])
 @pytest.mark.parametrize("is_followed", [False, True])
 def test_a_renamed_note_is_the_same_memory(vault, text, is_followed):
     vault("Tea.md", LONG)
@@ -157,6 +157,14 @@ def test_notes_that_are_gone_are_listed_and_archived(vault):
     assert "2 memories archived." in run(vault.root, archive_gone=True)
     assert (states()["a.md"][0], states()["c.md"][0]) == ("archived", "active")
     assert "no longer in it" not in run(vault.root)
+
+
+def test_a_project_that_is_none_puts_a_note_into_no_other(vault):
+    vault("a.md", f"---\nproject: {'x' * 300}\n---\nA note for a project of a long name.")
+    vault("b.md", "---\nimportance: high\n---\nAnother note.")
+    run(vault.root)
+    assert batch_counts(last_batch()) == (2, 1, 0, 0, 1)
+    assert not Memory.objects.filter(external_id="a.md").exists()
 
 
 def test_a_single_note_says_nothing_about_others(vault):

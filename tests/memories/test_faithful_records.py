@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.memories.foreign import write_json
+from transfer.formats import jsonl
 from transfer.formats.base import NotReadableError, Options
 from transfer.formats.registry import importer_for
 
@@ -46,6 +47,15 @@ def test_json_that_is_nearly_right_is_read(tmp_path, text, contents):
         for one in found
     ]
     assert read == contents
+
+
+def test_an_object_over_lines_without_end_is_refused_and_what_follows_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(jsonl, "MAX_LINE", 1_000)
+    path = tmp_path / "a.jsonl"
+    path.write_text("{\n" + '  "content":\n' * 200 + "}\n" + json.dumps(B) + "\n")
+    first, second = importer_for(path).read(path, Options()).records
+    assert (first.location, second.data) == ("line 1", B)
+    assert "a record is one line of at most that" in first.reason
 
 
 @pytest.mark.parametrize(

@@ -316,7 +316,7 @@ def document_start(document: Document) -> bytes:
 
 
 def _order_of(at: int, orders: Mapping[int, DateOrder], options: Options) -> str:
-    return (orders[at].order or options.dates) if at in orders else ""
+    return (options.dates or orders[at].order) if at in orders else ""
 
 
 @dataclass(frozen=True, slots=True)

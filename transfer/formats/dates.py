@@ -40,7 +40,7 @@ _DIGITS = re.compile(
 _TOKEN = re.compile(r"\d+|[^\W\d_]+")
 _SERIAL = re.compile(r"\d{5}(?:[.,]\d+)?")
 _SCIENTIFIC = re.compile(r"\d(?:[.,]\d+)?[eE]\+?\d{1,2}")
-_MONTH = re.compile(r"(?P<month>\d{1,2})[./-](?P<year>\d{4})")
+_MONTH = re.compile(r"(?P<month>\d{1,2})[./-](?P<year>\d{4})|(?P<iso_year>\d{4})-(?P<iso_month>\d\d)")
 # Seconds since 1970 have nine digits or more.
 _FRACTION = re.compile(r"[+-]?\d{1,8}\.\d+")
 _SERIALS_BEGIN = datetime(1899, 12, 30, tzinfo=UTC)
@@ -72,7 +72,7 @@ def read_moment(value: object, order: str = "", *, is_cell: bool = False) -> dat
     if _SCIENTIFIC.fullmatch(text):
         return parse_moment(int(float(text.replace(",", "."))))
     if match := _MONTH.fullmatch(text):
-        return _of_parts(value, int(match["year"]), int(match["month"]), 1)
+        return _of_parts(value, int(match["year"] or match["iso_year"]), int(match["month"] or match["iso_month"]), 1)
     if _FRACTION.fullmatch(text):
         raise _no_date(value)
     try:

@@ -31,7 +31,7 @@ _MAX_BLANK = 16 * 1024 * 1024
 # The fields of a record that may be its text.
 _TEXTS = frozenset({"content", "text", "body"})
 _DECODER = json.JSONDecoder()
-_BETWEEN_OBJECTS = re.compile(r"\A[\s,]*")
+_BETWEEN_OBJECTS = re.compile(r"[\s,]*")
 _MAX_OBJECTS, _MAX_OBJECT_LINES = 1_000, 100_000
 _BOM = b"\xef\xbb\xbf"
 
@@ -129,12 +129,35 @@ def _copied(record: SourceRecord) -> SourceRecord | RefusedRecord:
     return replace(record, data=data, raw=raw if isinstance(raw, dict) else None, stored=stored)
 
 
+class _SpreadObject:
+    """An object that is written over several lines. The lines of one that is too large are let go."""
+
+    def __init__(self, number: int, line: bytes) -> None:
+        self._number = number
+        self._lines = [line]
+        self._size = len(line)
+
+    def add(self, line: bytes) -> None:
+        self._size += len(line)
+        if self._size > MAX_LINE:
+            self._lines.clear()
+        else:
+            self._lines.append(line)
+
+    def ends_with(self, line: bytes) -> bool:
+        return line[:1] == b"}" or len(self._lines) > _MAX_OBJECT_LINES
+
+    def records(self) -> Iterator[SourceRecord | RefusedRecord]:
+        if self._size > MAX_LINE:
+            yield _refuse_long(self._number)
+        else:
+            yield from _parsed(b"".join(self._lines).strip(), f"line {self._number}")
+
+
 def records_of_lines(lines: IO[bytes], options: Options) -> Iterator[SourceRecord | RefusedRecord]:
     """The objects of lines, with the numbers of the lines as locations."""
     number = blank = 0
-    # The lines of an object that is written over several, and the number of the first.
-    begun: list[bytes] = []
-    begun_at = 0
+    begun: _SpreadObject | None = None
     while True:
         try:
             if blank > _MAX_BLANK:
@@ -155,23 +178,24 @@ def records_of_lines(lines: IO[bytes], options: Options) -> Iterator[SourceRecor
             ) from error
         if not line:
             if begun:
-                yield from _parsed(b"".join(begun), f"line {begun_at}")
+                yield from begun.records()
             return
         number += 1
         if number == 1:
             line = line.removeprefix(_BOM)
         stripped = line.strip()
         if begun and (line[:1] in b" \t}]" or not stripped):
-            begun.append(line)
-            if line[:1] == b"}" or len(begun) > _MAX_OBJECT_LINES:
-                yield from _parsed(b"".join(begun).strip(), f"line {begun_at}")
-                begun = []
+            blank += 0 if stripped else len(line)
+            begun.add(line)
+            if begun.ends_with(line):
+                yield from begun.records()
+                begun = None
             continue
         if begun:
-            yield from _parsed(b"".join(begun).strip(), f"line {begun_at}")
-            begun = []
+            yield from begun.records()
+            begun = None
         if stripped == b"{":
-            begun, begun_at = [line], number
+            begun = _SpreadObject(number, line)
         elif stripped in (b"[", b"]", b","):
             continue
         elif stripped:
@@ -204,6 +228,10 @@ def _damage(error: Exception) -> str:
 def _too_long(lines: IO[bytes], number: int) -> RefusedRecord:
     while (rest := lines.readline(MAX_LINE)) and not rest.endswith(b"\n"):
         pass
+    return _refuse_long(number)
+
+
+def _refuse_long(number: int) -> RefusedRecord:
     return RefusedRecord(
         f"line {number}", f"is longer than {MAX_LINE // 1024 // 1024} MB; a record is one line of at most that"
     )
@@ -232,17 +260,20 @@ def _objects_of(line: bytes) -> list[Any]:
     try:
         text = line.decode()
         at = 0
-        while rest := _BETWEEN_OBJECTS.sub("", text[at:], count=1):
-            if not rest.startswith("{"):
+        while (start := _between(text, at)) < len(text):
+            if text[start] != "{" or len(found) == _MAX_OBJECTS:
                 return []
-            at = len(text) - len(rest)
-            start, (_, at) = at, _DECODER.raw_decode(text, at)
+            _, at = _DECODER.raw_decode(text, start)
             found.append(from_json(text[start:at], allow_inf_nan=False))
-            if len(found) > _MAX_OBJECTS:
-                return []
     except (ValueError, RecursionError):
         return []
     return found
+
+
+def _between(text: str, at: int) -> int:
+    """The place of the next object after this one."""
+    match = _BETWEEN_OBJECTS.match(text, at)
+    return match.end() if match else at
 
 
 def _why_not_json(line: bytes, error: ValueError) -> str:
