@@ -32,7 +32,8 @@ torture: ## kill and starve a site of its own while everybody writes, and look f
 	@$(PYTHON) bootstrap.py embeddings
 	$(RUN) -m lab.torture campaign $(TORTURE_ARGS)
 
-LINT_SCRIPTS = npm ci --ignore-scripts --no-audit --no-fund --silent && npx eslint static/js && npx prettier --check static/js
+node_modules/.package-lock.json: package-lock.json
+	@npm ci --ignore-scripts --no-audit --no-fund --silent
 
 lint: ## check style, types, layers, migrations and settings
 	@$(PYTHON) bootstrap.py dev
@@ -41,7 +42,7 @@ lint: ## check style, types, layers, migrations and settings
 	.venv/bin/djade --check $(TEMPLATES)
 	$(RUN) -m mypy
 	.venv/bin/lint-imports
-	@if command -v npm > /dev/null; then $(LINT_SCRIPTS); else echo 'npm is missing: the scripts of the pages are not checked'; fi
+	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory node_modules/.package-lock.json && npx eslint static/js && npx prettier --check static/js; else echo 'npm is missing: the scripts of the pages are not checked'; fi
 	$(RUN) manage.py makemigrations --check --dry-run
 	$(RUN) manage.py check
 
@@ -50,7 +51,7 @@ format: ## rewrite the code in the project's style
 	$(RUN) -m ruff check --fix
 	$(RUN) -m ruff format
 	.venv/bin/djade $(TEMPLATES)
-	@if command -v npm > /dev/null; then npm ci --ignore-scripts --no-audit --no-fund --silent && npx prettier --write static/js; fi
+	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory node_modules/.package-lock.json && npx prettier --write static/js; fi
 
 lock: ## write the lock files in requirements/ from pyproject.toml (LOCK_ARGS=--upgrade for newer versions)
 	@$(PYTHON) bootstrap.py lock

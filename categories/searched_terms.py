@@ -128,11 +128,13 @@ def _refresh(searched: SearchableTable, condition: str, ids: Collection[int]) ->
         _terms([(text[:_READ], weight) for text, weight in zip(texts, weights, strict=True)], languages)
         for _, _, _, *texts in rows
     ]
-    return execute(
+    execute(
         f"UPDATE {searched.table} own SET terms = made.terms::tsvector, terms_hash = made.hash"
         " FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS made (id, hash, terms) WHERE own.id = made.id",
         [[row[0] for row in rows], [row[1] for row in rows], terms],
     )
+    # Those that were read: a row may be removed meanwhile, and others may wait behind it.
+    return len(rows)
 
 
 def _terms(fields: list[tuple[str, str]], languages: Sequence[str]) -> str:

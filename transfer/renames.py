@@ -4,8 +4,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
-from django.db import transaction
-
 from access.viewer import Viewer
 from memories.models import ImportBatch, Memory
 from memories.queries import visible_to
@@ -78,9 +76,11 @@ def gone_notes(batch: ImportBatch | None, viewer: Viewer) -> list[dict[str, Any]
     return [one for one in listed if one["id"] in ids]
 
 
-@transaction.atomic
 def archive_gone(batch: ImportBatch, viewer: Viewer) -> int:
-    """Archive the memories of notes that an import did not find any more. Returns their number."""
+    """Archive the memories of notes that an import did not find any more. Returns their number.
+
+    Each by itself: nobody waits for the lock of thousands, and what is left after an error is archived the next time.
+    """
     gone = gone_notes(batch, viewer)
     for one in gone:
         memory_archive(memory_id=one["id"], viewer=viewer, reason=f"Its note is no longer in {batch.origin}.")

@@ -41,7 +41,8 @@ def install(stopped: Callable[[], bool]) -> bool:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         start_new_session=True,
     ) as process:
         reader = Thread(target=_follow, args=(process, lines), daemon=True)
