@@ -4,6 +4,7 @@ from datetime import UTC
 
 import pytest
 
+from access.viewer import Viewer
 from explorer.links import memory_url
 from explorer.memory.page import MemoryPage
 from memories.models import Memory, MemoryLink
@@ -12,6 +13,7 @@ from tests.memories.imports import batch_counts, last_batch, run
 from tests.memories.imports import failing as failing_run
 from tests.memories.test_following import EVERYTHING, follow, read
 from transfer.formats import markdown
+from transfer.renames import archive_gone, gone_notes
 
 pytestmark = pytest.mark.django_db
 
@@ -157,6 +159,45 @@ def test_notes_that_are_gone_are_listed_and_archived(vault):
     assert "2 memories archived." in run(vault.root, archive_gone=True)
     assert (states()["a.md"][0], states()["c.md"][0]) == ("archived", "active")
     assert "no longer in it" not in run(vault.root)
+
+
+def test_a_note_of_another_project_is_not_taken_for_a_renamed_one(vault):
+    vault("Tea.md", LONG)
+    for name in "abcd":
+        vault(f"{name}.md", f"A note about {name} alone.")
+    run(vault.root, project="one")
+    first = number("Tea.md")
+    (vault.root / "Tea.md").rename(vault.root / "Green tea.md")
+    run(vault.root, project="two")
+    assert Memory.objects.get(pk=first).external_id == "Tea.md"
+    assert Memory.objects.get(external_id="Green tea.md").project.slug == "two"
+
+
+def test_notes_of_another_source_are_not_gone(vault, tmp_path):
+    for name in "abcde":
+        vault(f"{name}.md", f"A note about {name} alone.")
+    run(vault.root, project="one")
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in "abcd":
+        (other / f"{name}.md").write_text(f"A note about {name} alone.")
+    run(other, project="one")
+    (other / "f.md").write_text("A note that is new, and long enough for all.")
+    run(other, project="one")
+    assert "gone_notes" not in last_batch().report
+
+
+def test_what_is_gone_is_shown_to_those_who_may_see_it(vault):
+    for name in "abcde":
+        vault(f"{name}.md", f"A note about {name} alone.")
+    run(vault.root, project="one")
+    (vault.root / "a.md").unlink()
+    vault("f.md", "A note that is new, and long enough for all.")
+    run(vault.root, project="one")
+    stranger = Viewer(scopes=frozenset({"read", "write"}))
+    assert [one["place"] for one in gone_notes(last_batch(), EVERYTHING)] == ["a.md"]
+    assert gone_notes(last_batch(), stranger) == []
+    assert archive_gone(last_batch(), stranger) == 0
 
 
 def test_a_project_that_is_none_puts_a_note_into_no_other(vault):

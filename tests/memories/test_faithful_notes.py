@@ -175,6 +175,7 @@ def test_one_date_of_a_folder_tells_how_the_others_are_meant(notes):
         ("proposed", "proposed"),
         ("rejected", "archived"),
         ("✅ Done", "active"),
+        ("trash", "deleted"),
         ("In progress", "active"),
         ("not_started", "proposed"),
         ("[archived]", "archived"),
