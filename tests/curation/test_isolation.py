@@ -278,6 +278,21 @@ def test_a_key_that_only_writes_uses_the_names_of_its_project(a, b, secrets, cli
     assert b.get("/search?tag=acquisition-of-acme").json()["total"] == 2
 
 
+def test_other_names_of_a_category_are_read_in_the_projects_of_their_curator_alone(a, b, everyone):
+    a.store("advisories", "In both.", categories=["Shared"])
+    b.store("keps", "In both.", categories=["Shared"])
+    b.curate("alias", kind="category", term="shared", add=["Merger Plan"])
+    for one, is_read in ((a, False), (b, True), (everyone, True)):
+        for path in (
+            "/categories",
+            "/categories/shared",
+            "/facets/category?search=merger",
+            "/search?q=merger&unified=1",
+        ):
+            assert ("merger plan" in one.get(path).content.decode().lower()) <= is_read, path
+    assert "Merger Plan" in b.get("/categories/shared").content.decode()
+
+
 def test_an_alias_by_who_sees_all_acts_in_the_projects_that_had_the_term_and_for_who_sees_all(a, b, everyone):
     b.store("keps", "Two.", tags=["kubernetes"], concepts=["orchestration"])
     everyone.curate("alias", kind="tag", term="kubernetes", add=["k8s"])

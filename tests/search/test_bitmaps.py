@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from search.engines.index import segments as made_of
+from search.engines.index.counts import _BitmapCounts
 from search.engines.index.segments import Bitmaps, bitmap_of, by_value, is_shared
 
 SIZE = 70_000
@@ -78,3 +79,27 @@ def test_bitmaps_are_made_where_they_cover_a_third_of_the_values(monkeypatch):
 def test_a_column_of_one_value_each_is_laid_out_by_value():
     keys, starts, rows = by_value(np.array([2, 0, 2, 5, 0], np.uint8))
     assert (keys.tolist(), starts.tolist(), rows.tolist()) == ([0, 2, 5], [0, 2, 4, 5], [1, 4, 0, 2, 3])
+
+
+@pytest.mark.parametrize("share", [0.0002, 0.03, 0.5, 1.0])
+def test_the_largest_counts_are_those_of_counting_row_by_row(share):
+    keys, starts, joined, rows = column()
+    # Code 0 is no value.
+    keys = keys + 1
+    bitmaps = Bitmaps(keys, starts, joined, SIZE)
+    mask = np.random.default_rng(7).random(SIZE) < share
+    values = [f"{(7 * code) % 31:02}" for code in range(3 * len(LENGTHS) + 1)]
+    naive = np.zeros(len(values), np.int64)
+    for code, own in zip(keys.tolist(), rows, strict=True):
+        naive[code] = int(mask[own].sum())
+    rare = np.zeros(len(values), np.int64)
+    bitmaps.count_rare(mask, rare)
+    by_bitmaps = _BitmapCounts([(bitmap_of(np.flatnonzero(mask)), bitmaps)], rare)
+    ordered = sorted((code for code in keys.tolist() if naive[code]), key=lambda code: (-naive[code], values[code]))
+    for limit in range(len(LENGTHS) + 2):
+        found = by_bitmaps.top(limit, values)
+        assert [code for code in found if naive[code]] == ordered[:limit]
+        # All values are rare.
+        alone = _BitmapCounts([], naive).top(limit, values)
+        assert sorted(alone, key=lambda code: (-naive[code], values[code])) == ordered[:limit]
+    assert by_bitmaps.distinct() == len(ordered)
