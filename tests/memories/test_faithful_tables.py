@@ -55,6 +55,29 @@ def test_dates_are_read_by_their_whole_column(tmp_path, cells, days):
     assert days_of(tmp_path, cells, **WHEN) == days
 
 
+@pytest.mark.parametrize(
+    ("columns", "cells", "day"),
+    [
+        pytest.param("Title,Decided on,Text", "A,01.12.2025,Tea", "2025-12-01", id="a name of its own"),
+        pytest.param("Titel,Datum,Text", "A,1. Dezember 2025,Tee", "2025-12-01", id="in German"),
+        pytest.param("Quién,Cuándo,Text", "Ana,1 de diciembre de 2025,Té", "2025-12-01", id="in Spanish"),
+        pytest.param("Due,Noted,Text", "2027-01-01,2025-12-01,Tea", "2025-12-01", id="not one to come"),
+        pytest.param("Next review,Version,Text", "2027-01-01,1.2.3,Tea", "", id="none"),
+        pytest.param("Price,Room,Text", "12.50,2025,Tea", "", id="numbers"),
+        pytest.param("Decided on,created,Text", "2024-01-01,2025-12-01,Tea", "2025-12-01", id="the known name first"),
+    ],
+)
+def test_a_column_of_dates_is_the_date_where_no_column_has_its_name(tmp_path, columns, cells, day):
+    (one,) = rows_of(tmp_path, f"{columns}\n{cells}\n")
+    created = validate_source(one).record.created_at
+    assert (created.date().isoformat() if created else "") == day
+
+
+def test_a_column_that_is_to_be_stored_as_it_is_is_no_date(tmp_path):
+    (one,) = rows_of(tmp_path, "Decided on,Text\n01.12.2025,Tea\n", columns={"Decided on": ""})
+    assert "created_at" not in one.data
+
+
 @pytest.mark.parametrize("further", [[], ["13/12/2025", "12/13/2025"]])
 def test_an_order_that_no_row_shows_is_asked_for(tmp_path, further):
     cells = ["03/04/2026", "05/06/2026", *further]

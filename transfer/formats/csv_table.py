@@ -25,7 +25,7 @@ from transfer.formats.base import (
     damage_text,
     read_guarded,
 )
-from transfer.formats.dates import DAY_FIRST, MONTH_FIRST, DateOrder, date_value
+from transfer.formats.dates import DAY_FIRST, MONTH_FIRST, DateOrder, date_value, read_moment
 from transfer.formats.drafts import Draft, listed
 from transfer.formats.importer import Importer
 from transfer.formats.sources import Document, Source, encoding_of
@@ -85,6 +85,11 @@ _DATES = ("created_at", "updated_at", "happened_at", "valid_from", "valid_to")
 FIELDS = tuple(_NAMES)
 # A first line by which spreadsheets name the delimiter.
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
+# Words of columns whose dates are not those of the memories: they are to come, long past, or none.
+_OTHER_DATES = {"birthday", "birthdate", "born", "deadline", "due", "end", "ends", "expires", "expiry", "expiration"}
+_OTHER_DATES |= {"fällig", "next", "reminder", "review", "target", "until", "valid", "version", "release"}
+# The share of its cells that are dates, in the rows at the beginning of a table.
+_MOSTLY = 0.8
 # A preview looks at the dates of this many rows.
 _DATED_ROWS_OF_PREVIEW = 20_000
 
@@ -199,6 +204,36 @@ def _fields(names: Sequence[str], wanted: Mapping[str, str]) -> dict[int, str]:
     return {at: field for at, field in sorted((guessed | chosen).items()) if field}
 
 
+def _fields_of(table: _Table, options: Options) -> dict[int, str]:
+    """The fields of the columns of a table. Where none is the date of a memory, the first one with dates is."""
+    fields = _fields(table.names, options.columns)
+    if "created_at" in fields.values():
+        return fields
+    free = [at for at, name in enumerate(table.names) if at not in fields and name not in options.columns]
+    for at in free:
+        if _OTHER_DATES.isdisjoint(_name_key(table.names[at]).split("_")) and _has_dates(table, at):
+            return dict(sorted({**fields, at: "created_at"}.items()))
+    return fields
+
+
+def _has_dates(table: _Table, at: int) -> bool:
+    """Whether nearly all cells of a column are dates that are no mere numbers, in the rows at the beginning."""
+    rows, _ = table.rows(io.StringIO(table.document.start.lstrip("\r\n")))
+    cells: list[str] = []
+    with suppress(csv.Error):
+        cells = [cell for row in islice(rows, _ROWS_FOR_EXAMPLES) for cell in row[at : at + 1] if cell.strip()]
+    return len([cell for cell in cells if _is_dated(cell)]) > _MOSTLY * len(cells)
+
+
+def _is_dated(cell: str) -> bool:
+    if not any(one in cell.strip() for one in "-/. ") or cell.strip().replace(".", "", 1).isdecimal():
+        return False
+    try:
+        return read_moment(cell.strip(), DAY_FIRST) is not None
+    except ValueError:
+        return False
+
+
 def columns(path: Path, options: Options) -> Sequence[Column]:
     """The columns with some of their cells. Raises ColumnsError if they cannot be read as wanted."""
     return [column for table in _tables(path) for column in table_columns(table.document, options)]
@@ -208,7 +243,7 @@ def table_columns(document: Document, options: Options) -> Sequence[Column]:
     table = _table(document)
     if table is None:
         return ()
-    fields = _fields(table.names, options.columns)
+    fields = _fields_of(table, options)
     orders = _date_orders(table, fields, _DATED_ROWS_OF_PREVIEW)
     rows, _ = table.rows(io.StringIO(document.start.lstrip("\r\n")))
     examples: list[dict[str, None]] = [{} for _ in table.names]
@@ -264,7 +299,7 @@ def read(path: Path, options: Options) -> Reading:
         raise NotReadableError(f"{path}: is no table of memories: its first line must name the columns.")
     table = tables[0]
     document, names = table.document, list(table.names)
-    fields = _fields(names, options.columns)
+    fields = _fields_of(table, options)
     if "content" not in fields.values():
         listed_names = ", ".join(repr(name) for name in names[:50])
         raise ColumnsError(
