@@ -47,3 +47,15 @@ def test_claim_that_is_not_there_is_no_value(settings):
     Project.objects.create(slug="tea")
     roles_from_claims(user, merge_claims({}, {}))
     assert not Membership.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("groups", [["writers", "wardens", "all"], ["all", "wardens", "writers"]])
+def test_the_highest_of_several_roles_is_given(settings, groups):
+    settings.OIDC_ROLES = [("groups", "writers", "writer", "*"), ("groups", "wardens", "curator", "tea")]
+    settings.OIDC_ROLES += [("groups", "all", "reader", "*")]
+    user = User.objects.create_user("ann")
+    for slug in ("tea", "boat"):
+        Project.objects.create(slug=slug)
+    roles_from_claims(user, {"groups": groups})
+    assert dict(Membership.objects.values_list("project__slug", "role")) == {"tea": "curator", "boat": "writer"}

@@ -208,6 +208,14 @@ def test_a_project_that_is_none_puts_a_note_into_no_other(vault):
     assert not Memory.objects.filter(external_id="a.md").exists()
 
 
+def test_a_text_that_cannot_be_stored_is_refused_and_not_left_out(vault):
+    long = "word " * 2_000_000
+    vault("a.md", f"---\nstatus: accepted\n---\n{long}")
+    vault("b.md", "---\nstatus: accepted\n---\nAnother note.")
+    run(vault.root)
+    assert {one.external_id for one in Memory.objects.all()} == {"b.md"}
+
+
 def test_a_single_note_says_nothing_about_others(vault):
     vault("a.md", "A note that is imported with its folder.")
     run(vault.root)
