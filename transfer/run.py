@@ -21,7 +21,7 @@ from text.formatting import plural
 from transfer.formats.base import ImportFailedError, Options, Reading, RefusedRecord
 from transfer.formats.choices import with_values
 from transfer.formats.importer import Importer
-from transfer.renames import Renames, earlier_notes
+from transfer.renames import earlier_notes
 from transfer.state import ImportCounts, ImportObserver, WriteOptions
 from transfer.write import records_write
 
@@ -157,10 +157,10 @@ class _Attempt:
     tally: ImportCounts = field(default_factory=ImportCounts)
     refusals: list[RefusedRecord] = field(default_factory=list)
 
-    def _renames(self) -> Renames | None:
-        """The notes of earlier imports of the same folder or archive that are not at their places any more."""
+    def _gone(self) -> Callable[[], list[int]] | None:
+        """Finds the notes of earlier imports of the same folder or archive that are not at their places any more."""
         places = () if self.observer else self.importer.places(self.path)
-        return Renames(partial(earlier_notes, self.origin, places, self.viewer)) if places else None
+        return partial(earlier_notes, self.origin, places, self.viewer) if places else None
 
     def write(self, reading: Reading) -> int | None:
         """Read and write everything in one transaction. Returns the id of the batch, if one remains."""
@@ -189,7 +189,7 @@ class _Attempt:
                     refuse=refuse,
                     progress=self.progress,
                     observer=self.observer,
-                    renames=self._renames(),
+                    gone=self._gone(),
                 )
                 if self.observer is None:
                     _refuse_nothing(self.tally, self.path, self.refusals)

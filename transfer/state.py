@@ -103,6 +103,9 @@ class ImportRun:
     now: datetime
     vocabulary: Vocabulary
     observer: ImportObserver | None = None
+    gone: Callable[[], Iterable[int]] | None = None
+    """Gives the memories of notes that the source had before and does not have any more."""
+    renames: Renames = field(init=False)
     projects: dict[str, KnownProject] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
     """The projects with memories of this import."""
@@ -111,9 +114,11 @@ class ImportRun:
     """Whether rows of an export are stored as they are, with their numbers; None before the first row."""
     renumbered: dict[str, int] = field(default_factory=dict)
     """Table -> what is added to the numbers of its rows."""
-    renames: Renames = field(default_factory=lambda: Renames(list))
     deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)
     tally: ImportCounts = field(default_factory=ImportCounts)
+
+    def __post_init__(self) -> None:
+        self.renames = Renames(self.observer.gone_memories if self.observer else self.gone or list)
 
     @property
     def most_new(self) -> int | None:

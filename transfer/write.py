@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -43,7 +43,6 @@ from transfer.copies import copied
 from transfer.formats.base import Reading
 from transfer.formats.states import read_status
 from transfer.match import Matched, Matcher, edited_since_import, project_of, refuse_edited, settled
-from transfer.renames import Renames
 from transfer.rows import Row, rows_finish, rows_write
 from transfer.state import ImportCounts, ImportObserver, ImportRun, WriteOptions
 from transfer.vocabulary import deferred_write
@@ -76,14 +75,13 @@ def records_write(
     refuse: Callable[[str, str], None],
     progress: Callable[[ImportCounts, float | None], None],
     observer: ImportObserver | None = None,
-    renames: Renames | None = None,
+    gone: Callable[[], Iterable[int]] | None = None,
 ) -> ImportCounts:
     """Import all records of a source. Call it in a transaction, and bump the corpus afterwards.
 
-    `renames` are the notes that the source had before and does not have any more.
+    `gone` gives the memories of notes that the source had before and does not have any more.
     """
-    run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), observer)
-    run.renames = Renames(observer.gone_memories) if observer else renames or run.renames
+    run = ImportRun(viewer, batch_id, options, refuse, timezone.now(), Vocabulary(viewer, batch_id), observer, gone)
     with _tune_import(), ExitStack() as stack:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
@@ -107,10 +105,10 @@ def records_write(
         if run.tally.created + run.tally.updated >= _ANALYZE_FROM // 10:
             update_statistics(_SEARCHED)
     run.tally.made = dict(run.vocabulary.made)
-    if renames:
+    if gone:
         run.tally.gone_notes = [
             {"id": one.id, "title": one.title, "place": one.external_id}
-            for one in renames.gone.values()
+            for one in run.renames.gone.values()
             if one.state != Memory.State.SUPERSEDED
         ]
     return run.tally
