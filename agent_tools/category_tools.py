@@ -17,8 +17,8 @@ from explorer.categories.reads import (
 )
 from explorer.categories.schemas import CategoryListRequest, CategoryRequest, ConceptListRequest
 from explorer.categories.visible_tree import CategoryChild, CategoryDescription
-from explorer.explore.timeline_api import cut_title
 from search.result import SearchWarning
+from text.highlight import cut_title
 
 # Characters of a chunk.
 _CHUNK = 300

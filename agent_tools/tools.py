@@ -33,7 +33,6 @@ from agent_tools.rendering import (
     whole_memory,
 )
 from curation.suggestions.queries import duplicate_pairs
-from explorer.explore.timeline_api import cut_title
 from explorer.links import search_arguments
 from explorer.memory.bulk_api import Batch, batch_of
 from explorer.sessions.context import ContextRequest
@@ -49,6 +48,7 @@ from search.similar import MAX_SIMILAR_TEXT, SimilarRequest, similar_memories, s
 from search.timeline import TimelineRequest, timeline
 from search.unified.service import unified
 from text.formatting import number
+from text.highlight import cut_title
 from web.params import Params, Text
 
 INDEX_SIZE = 20

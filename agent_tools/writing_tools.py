@@ -20,7 +20,6 @@ from agent_tools.rendering import (
 )
 from curation.schemas import Forget
 from curation.services import PlanChangedError, curation_apply, curation_plan, curation_undo
-from explorer.explore.timeline_api import cut_title
 from explorer.history.api import ChangesRequest, HistoryRequest
 from explorer.listings import visible_project_ids
 from memories.changes import changes as feed
@@ -40,6 +39,7 @@ from search.query import SearchQuery
 from search.result import HitDetail
 from search.run import run
 from search.similar import near_duplicates
+from text.highlight import cut_title
 from web.errors import close_to
 from web.params import Params, Text
 

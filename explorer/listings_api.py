@@ -12,7 +12,7 @@ from access.keys import ApiRequest, allowance_of, allowed
 from categories.queries import aliases_of_tags
 from explorer.explore.api import facet_listing
 from explorer.explore.schemas import LOWER_BOUNDS
-from explorer.explore.timeline_api import IndexRow, QueryWarning, cut_title, query_warning
+from explorer.explore.timeline_api import IndexRow, QueryWarning, query_warning
 from explorer.links import filter_url
 from explorer.listings import (
     Listed,
@@ -28,6 +28,7 @@ from explorer.sessions.reads import SessionDetail, SessionRequest, session_detai
 from search.facets import FACET
 from search.listings import facet_page
 from search.result import FacetListing
+from text.highlight import cut_title
 from web.params import Params, pairs_of
 from web.timing import Timings, timed, took_ms
 from web.version import API_VERSION, VERSION

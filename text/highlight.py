@@ -8,6 +8,7 @@ from typing import NamedTuple
 from text.analysis import TOKEN, Pattern, analyse_token, fold
 
 _KNOWN_TOKENS = 4_000
+TITLE_LENGTH = 120
 
 # Substrings, a pattern and its replacement: patterns run only if one of the substrings occurs, which is fast to check.
 # Every pattern starts with a literal character, which makes searches many times as fast; those for the beginning of a
@@ -289,3 +290,8 @@ def _shown(title: str, start: int = 0, end: int | None = None) -> Iterator[tuple
 def title_or_number(title: str, memory_id: int) -> str:
     """The title of a memory for lists and headings."""
     return plain_title(title) or f"Memory {memory_id}"
+
+
+def cut_title(title: str) -> str:
+    """A title as an index shows it."""
+    return title if len(title) <= TITLE_LENGTH else title[: TITLE_LENGTH - 1].rstrip() + "…"

@@ -14,12 +14,12 @@ from access.keys import ApiRequest, allowed
 from search.query import ALIASES, ExtraParams, SearchQuery
 from search.result import Hit, SearchWarning
 from search.timeline import Timeline, TimelineRequest, timeline
+from text.highlight import TITLE_LENGTH, cut_title
 from web.errors import GUARDED, errors
 from web.params import Pair, Text, pairs_of
 from web.timing import Timings, timed, took_ms
 from web.validation import Problem
 
-TITLE_LENGTH = 120
 INDEX_PAGE_SIZE = 20
 
 router = Router()
@@ -93,11 +93,6 @@ def timeline_of(request: ApiRequest) -> tuple[Timings, TimelineReply]:
     viewer = allowed(request, "read")
     found = timeline(*TimelineRequest.with_query(pairs_of(request.GET)), viewer)
     return found.timings, timeline_reply(found)
-
-
-def cut_title(title: str) -> str:
-    """A title as an index shows it."""
-    return title if len(title) <= TITLE_LENGTH else title[: TITLE_LENGTH - 1].rstrip() + "…"
 
 
 def index_row(hit: Hit) -> IndexRow:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from access.keys import ApiRequest, allowed
 from access.viewer import Viewer
-from explorer.explore.timeline_api import QueryWarning, cut_title, query_warning
+from explorer.explore.timeline_api import QueryWarning, query_warning
 from explorer.operations import read_operation
 from memories.models import Memory
 from memories.queries import visible_to
@@ -27,6 +27,7 @@ from search.result import Hit, HitDetail, SearchWarning
 from search.run import run
 from text.formatting import estimated_tokens, legible
 from text.formatting import memories as number_of_memories
+from text.highlight import cut_title
 from web.params import Params, Values, pairs_of
 from web.timing import Stopwatch, Timings, timed, took_ms
 

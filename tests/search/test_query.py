@@ -1,4 +1,5 @@
 from datetime import UTC, datetime, timedelta
+from typing import get_args
 from urllib.parse import parse_qsl
 from zoneinfo import ZoneInfo
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from explorer.explore.timeline_api import ViewRequest
 from search.facets import FACETS
+from search.matrix import Axis
 from search.query import ALIASES, Mode, SearchQuery, Sort
 from search.timeline import TimelineRequest
 from text.formatting import since_span, span_label
@@ -207,3 +209,7 @@ def test_unknown_name_is_answered_with_the_parameters_of_this_operation(request_
     assert taken <= listed
     assert not refused & listed
     assert problem.did_you_mean[:1] == (("view",) if request_class is ViewRequest else ())
+
+
+def test_every_facet_may_be_the_rows_or_columns_of_a_table():
+    assert set(get_args(Axis)) == {spec.key for spec in FACETS}
