@@ -113,7 +113,8 @@ def wanted_state() -> str:
 
 def is_installed(extra: str) -> bool:
     """Whether pip last succeeded with what its input is now. Any extra covers running too."""
-    enough = {wanted_state(), f"{wanted_state()} words"} if is_by_words(extra) else {wanted_state()}
+    whole = wanted_state()
+    enough = {whole, f"{whole} words"} if is_by_words(extra) else {whole}
     covering = {"": ("run", *EXTRAS), "embeddings": ("embeddings", "dev", "bench")}.get(extra, (extra,))
     stamps = [VENV / f"installed-{name}" for name in covering]
     return any(stamp.exists() and stamp.read_text() in enough for stamp in stamps)

@@ -258,12 +258,12 @@ class BrowserPage:
     def distinctive(self) -> list[tuple[str, str, list[Lifted]]]:
         """By facet: values that are more frequent here than overall, those with the strongest evidence first."""
         facets = self.facets
-        by_facet = [(key, title, list(self._lifted(facets[key]))) for key, title in _DISTINCTIVE if key in facets]
+        by_facet = [(key, title, list(self._more_common(facets[key]))) for key, title in _DISTINCTIVE if key in facets]
         for _, _, rows in by_facet:
             rows.sort(key=lambda one: (-one.evidence, one.value.label))
         return [(key, title, rows[:_SHOWN]) for key, title, rows in by_facet if rows]
 
-    def _lifted(self, facet: Facet) -> Iterator[Lifted]:
+    def _more_common(self, facet: Facet) -> Iterator[Lifted]:
         node, result = self.node, self.result
         if node is None or result is None or not result.total or not result.corpus.total:
             return

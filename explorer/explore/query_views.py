@@ -70,7 +70,7 @@ class ValuesContext:
     unavailable: str
     chips: tuple[Chip, ...]
     ticked: tuple[Chip, ...]
-    """What is ticked here: shown below the list, so that a tick does not move it."""
+    """The selected values. The page shows them below the list, so that selecting one does not move it."""
     more_url: str
     """The rest of a level of the tree that is longer than the page."""
     curate_base: str

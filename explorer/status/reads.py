@@ -235,7 +235,7 @@ class Measure:
     url: str = ""
     remedy: str = ""
     action: Link | None = None
-    """What can be done about it here: a form that is sent to its address."""
+    """A form on the status page that mends a problem, sent to an address."""
 
 
 @dataclass(frozen=True, slots=True)

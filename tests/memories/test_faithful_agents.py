@@ -19,10 +19,10 @@ MEMORY = "---\nname: tests-run-slowly\ndescription: How to run tests\nmetadata:\
 @pytest.fixture
 def home(tmp_path):
     """A home with a repository that Claude Code has worked in, and remembers something about."""
-    home, repository = tmp_path / "home", tmp_path / "home/work/tea house"
+    home, repository = tmp_path / "ann", tmp_path / "ann/work/tea house"
     for folder in (".git", ".cursor/rules", ".github"):
         (repository / folder).mkdir(parents=True)
-    projects = home / ".claude/projects/-home-work-tea-house"
+    projects = home / ".claude/projects/-ann-work-tea-house"
     (projects / "memory").mkdir(parents=True)
     lines = [one | {"cwd": str(repository)} for one in LINES[3:4]]
     (projects / "s.jsonl").write_text("\n".join(map(json.dumps, lines)))
@@ -43,7 +43,7 @@ def test_memory_and_files_of_agents_are_found(home):
     }
     assert found == {
         ".claude/projects": ("claude-code", 1, 0),
-        ".claude/projects/-home-work-tea-house/memory": ("markdown", 1, 0),
+        ".claude/projects/-ann-work-tea-house/memory": ("markdown", 1, 0),
         ".claude/CLAUDE.md": ("markdown", 1, 0),
         "work/tea house/CLAUDE.md": ("markdown", 1, 0),
         "work/tea house/AGENTS.md": ("markdown", 1, 0),
@@ -55,7 +55,7 @@ def test_memory_and_files_of_agents_are_found(home):
 @pytest.mark.parametrize(
     ("place", "project", "kind", "title"),
     [
-        (".claude/projects/-home-work-tea-house/memory", "tea house", "feedback", "tests-run-slowly"),
+        (".claude/projects/-ann-work-tea-house/memory", "tea house", "feedback", "tests-run-slowly"),
         (".claude/projects", "tea house", "session", "Why is the oolong bitter?"),
         (".claude/CLAUDE.md", "", "instructions", "CLAUDE"),
         ("work/tea house/CLAUDE.md", "tea house", "instructions", "Rules"),
@@ -71,7 +71,7 @@ def test_they_belong_to_the_project_of_the_repository(home, place, project, kind
 
 
 def test_an_index_by_itself_is_a_memory(home):
-    folder = home / ".claude/projects/-home-work-tea-house/memory"
+    folder = home / ".claude/projects/-ann-work-tea-house/memory"
     (folder / "tests.md").unlink()
     (one,) = importer_for(folder).read(folder, Options()).records
     assert one.data["id"] == "MEMORY.md"
@@ -79,7 +79,7 @@ def test_an_index_by_itself_is_a_memory(home):
 
 @pytest.mark.django_db
 def test_memory_and_sessions_are_followed(home):
-    memory, sessions = home / ".claude/projects/-home-work-tea-house/memory", home / ".claude/projects"
+    memory, sessions = home / ".claude/projects/-ann-work-tea-house/memory", home / ".claude/projects"
     follow(memory)
     follow(sessions)
     assert set(Memory.objects.values_list("project__slug", "memory_type")) == {
@@ -88,7 +88,7 @@ def test_memory_and_sessions_are_followed(home):
     }
     (memory / "more.md").write_text("Tea is in the kitchen.")
     assert read(memory) == (1, 0, 0, 0)
-    session = sessions / "-home-work-tea-house/s.jsonl"
+    session = sessions / "-ann-work-tea-house/s.jsonl"
     with session.open("a") as file:
         file.write("\n" + json.dumps(LINES[-1]))
     # It may go on: it is read once it rests.

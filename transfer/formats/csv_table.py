@@ -226,10 +226,11 @@ def _has_dates(table: _Table, at: int) -> bool:
 
 
 def _is_dated(cell: str) -> bool:
-    if not any(one in cell.strip() for one in "-/. ") or cell.strip().replace(".", "", 1).isdecimal():
+    text = cell.strip()
+    if not any(one in text for one in "-/. ") or text.replace(".", "", 1).isdecimal():
         return False
     try:
-        return read_moment(cell.strip(), DAY_FIRST) is not None
+        return read_moment(text, DAY_FIRST) is not None
     except ValueError:
         return False
 

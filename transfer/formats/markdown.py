@@ -234,10 +234,10 @@ class NoteNames:
         if not targets:
             whole = self.id_of(text, relative)
             targets = [text] if whole else re.split(r"\s*[,;&]\s*|\s+and\s+", text)
-        found = [self.id_of(one, relative) or self._numbered(one, relative) or one.strip() for one in targets]
+        found = [self.id_of(one, relative) or self._note_of_number(one, relative) or one.strip() for one in targets]
         return [one for one in dict.fromkeys(found) if one]
 
-    def _numbered(self, target: str, relative: str) -> str | None:
+    def _note_of_number(self, target: str, relative: str) -> str | None:
         match = _NUMBER.match(posixpath.basename(target))
         return self.numbers.get((posixpath.dirname(relative), int(match["number"]))) if match else None
 

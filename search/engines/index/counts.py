@@ -86,7 +86,7 @@ class FacetCounter:
         if column == request.key:
             self._no_values[id(mask), request.key] = counter.count(0)
         values = self._view.dictionary.values[column]
-        counts = {code: n for code in self._wanted(request, column, counter) if (n := counter.count(code))}
+        counts = {code: n for code in self._codes_to_show(request, column, counter) if (n := counter.count(code))}
         own = self._own(list(counts), column, mask) if FACET[request.key].kind == FacetKind.TREE else repeat(0)
         rows = [ValueCount(values[code], n, of) for (code, n), of in zip(counts.items(), own, strict=False)]
         rows.sort(key=lambda row: (-row.count, row.value))
@@ -186,7 +186,7 @@ class FacetCounter:
             known = self._quarters[id(mask)] = values_at(self._view, "quarter", self._matches.docs(mask))
         return known
 
-    def _wanted(self, request: FacetRequest, column: str, counter: "_ArrayCounts | _BitmapCounts") -> list[int]:
+    def _codes_to_show(self, request: FacetRequest, column: str, counter: "_ArrayCounts | _BitmapCounts") -> list[int]:
         """The codes to return; some may have no count."""
         if request.groups:
             groups = [(limit, self._codes(column, group)) for limit, group in request.groups]
