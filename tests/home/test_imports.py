@@ -283,7 +283,7 @@ def test_empty_corpus_welcomes_and_imports_what_is_found_on_the_machine(owner, p
     page = html_of(owner.get(job))
     assert "<dt>new memories</dt><dd>1</dd>" in page
     assert "every 1s" not in page
-    assert "memory new or changed in the last 7 days" in html_of(owner.get("/"))
+    assert "1 memory came in today from" in html_of(owner.get("/"))
     assert "Imported already" in html_of(owner.get("/imports/found/"))
 
 
@@ -342,7 +342,7 @@ def test_interrupted_job_is_named_and_can_be_tried_again(owner):
     job.refresh_from_db()
     assert (job.state, job.batch.created) == ("done", 187)
     assert "Remove the sample" in html_of(owner.get("/imports/"))
-    assert "These are the memories of an invented team." in html_of(owner.get("/"))
+    assert "So far these are the memories of an invented team." in html_of(owner.get("/"))
 
 
 def test_uploads_that_nobody_imported_are_removed_after_days(place, monkeypatch):
