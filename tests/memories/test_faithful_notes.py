@@ -334,6 +334,23 @@ def test_an_id_of_two_notes_is_neither_ones(notes):
     assert "is the id of several files" in found["b.md"].found.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "title"),
+    [
+        pytest.param("v1.2.md", "Out today.\n\n## Improvements\n\n- Tea", "v1.2", id="headings of parts"),
+        pytest.param("v1.3.md", "## Improvements\n\n- Tea", "v1.3", id="a part at the beginning"),
+        pytest.param("a.md", "By Ann\n\n# On tea\n\nText", "On tea", id="a heading below a line"),
+        pytest.param("a.md", "On tea\n======\n\nText", "On tea", id="an underlined heading"),
+        pytest.param("a.md", "# Tea <!-- of all kinds -->\n\nText", "Tea", id="a comment"),
+        pytest.param("a.md", "```\n# not tea\n```\n", "a", id="code"),
+        pytest.param("docs/README.md", "## On tea\n\nText", "On tea", id="a file whose name says nothing"),
+        pytest.param("docs/README.md", "Text", "README", id="nothing else"),
+    ],
+)
+def test_a_note_has_the_title_of_its_heading_or_its_file(notes, name, text, title):
+    assert one_note(notes, text, name).record.title == title
+
+
 DECISION = """# 7. {title}
 
 {date}: 2026-02-03
