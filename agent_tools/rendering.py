@@ -413,6 +413,8 @@ def written(memory: Memory, done: str, **more: Any) -> str:
     """The reply to a write: the memory, where it is, and what differs from before."""
     row = {"id": memory.pk, "done": done, "title": memory.title, "project": memory.project.slug, "state": memory.state}
     row["version"] = memory_version(memory)
+    if memory.masked_secrets:
+        row["masked_secrets"] = f"{', '.join(memory.masked_secrets)}: secrets are not stored; say where they are kept"
     return encode({**row, **more}, "toon")
 
 

@@ -363,6 +363,11 @@ EMBEDDING_MIN_SIMILARITY = (
     env_share("EMBEDDING_MIN_SIMILARITY", 0.0) if os.environ.get("EMBEDDING_MIN_SIMILARITY") else None
 )
 
+# Secrets in memories that come in: `mask` them, `refuse` the memory, or leave them (`off`).
+SECRETS = env_choice("SECRETS", "MASK", ["MASK", "REFUSE", "OFF"]).lower()
+# The rules by which they are found are kept as compiled, which takes ten seconds.
+os.environ.setdefault("KF_RULE_CACHE_DIR", str(HOME / "secret_rules"))
+
 # `tantivy` answers from an index under HOME that follows the database; `postgres` from the database alone.
 SEARCH_ENGINE = env_choice("SEARCH_ENGINE", "TANTIVY", ["TANTIVY", "POSTGRES"]).lower()
 SEARCH_INDEX = HOME / "index"

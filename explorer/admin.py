@@ -30,7 +30,7 @@ from web.admin import OwnersOnly, ShownOnlyAdmin
 class ProjectForm(ServiceForm):
     class Meta:
         model = Project
-        fields = ("slug", "name", "description", "language")
+        fields = ("slug", "name", "description", "language", "secrets")
         widgets = {"description": forms.Textarea(attrs={"rows": 3})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -42,7 +42,8 @@ class ProjectForm(ServiceForm):
 
     def write(self) -> Refused:
         row = self.instance
-        fields = {"name": row.name, "description": row.description, "language": row.language, "viewer": self.viewer}
+        names = ("name", "description", "language", "secrets")
+        fields = {name: getattr(row, name) for name in names} | {"viewer": self.viewer}
         try:
             self.instance = project_update(project=row, **fields) if row.pk else project_create(slug=row.slug, **fields)
         except ChangeRefusedError as error:

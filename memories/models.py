@@ -24,6 +24,14 @@ class Project(models.Model):
     name = models.CharField(max_length=200)
     description = models.TextField(blank=True)
     language = models.CharField(max_length=20, default="english", help_text="The Snowball stemmer for its texts.")
+    secrets = models.CharField(
+        max_length=10,
+        blank=True,
+        db_default="",
+        default="",
+        choices=[("mask", "mask them"), ("refuse", "refuse the memory"), ("off", "leave them")],
+        help_text="What is done about secrets in its memories; if empty, as on the whole site.",
+    )
     batch = models.ForeignKey("ImportBatch", models.SET_NULL, null=True, blank=True, related_name="+")
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -254,6 +262,9 @@ class Memory(models.Model):
     category_path_ids = ArrayField(models.IntegerField(), default=list, blank=True, editable=False)
     concept_ids = ArrayField(models.IntegerField(), default=list, blank=True, editable=False)
     entity_ids = ArrayField(models.IntegerField(), default=list, blank=True, editable=False)
+
+    masked_secrets: tuple[str, ...] = ()
+    """The marks in place of secrets that the write which returned it has masked."""
 
     class Meta:
         verbose_name_plural = "memories"

@@ -16,7 +16,7 @@ LANGUAGE_IS_KEPT = "It cannot change once the project has memories, because it d
 
 @transaction.atomic
 def project_create(
-    *, slug: str, name: str, viewer: Viewer, description: str = "", language: str = "english"
+    *, slug: str, name: str, viewer: Viewer, description: str = "", language: str = "english", secrets: str = ""
 ) -> Project:
     """Make a project. One of the same slug is AlreadyExistsError."""
     if not viewer.may_write(None):
@@ -24,7 +24,7 @@ def project_create(
     _refuse_unknown(language)
     vocabulary_lock_shared()
     project, made = Project.objects.get_or_create(
-        slug=slug, defaults={"name": name, "description": description, "language": language}
+        slug=slug, defaults={"name": name, "description": description, "language": language, "secrets": secrets}
     )
     if not made:
         raise AlreadyExistsError(project.pk, f"The project {slug!r} already exists.")
@@ -33,8 +33,10 @@ def project_create(
 
 
 @transaction.atomic
-def project_update(*, project: Project, name: str, description: str, language: str, viewer: Viewer) -> Project:
-    """Change the name, description and language of a project. Its slug stays: links and keys contain it."""
+def project_update(
+    *, project: Project, name: str, description: str, language: str, viewer: Viewer, secrets: str = ""
+) -> Project:
+    """Change a project. Its slug stays: links and keys contain it."""
     if not viewer.may_curate(project.pk):
         raise NotAllowedError(f"You cannot change the project {project.slug!r}.")
     vocabulary_lock_shared()
@@ -45,9 +47,9 @@ def project_update(*, project: Project, name: str, description: str, language: s
         _refuse_unknown(language)
         if stored.memories.exists():
             raise ChangeRefusedError("language", LANGUAGE_IS_KEPT)
-    stored.name, stored.description, stored.language = name, description, language
+    stored.name, stored.description, stored.language, stored.secrets = name, description, language, secrets
     if _audit_fields(stored) != before:
-        stored.save(update_fields=["name", "description", "language"])
+        stored.save(update_fields=["name", "description", "language", "secrets"])
         _written(stored, "project_update", viewer, before)
     return stored
 
@@ -65,4 +67,4 @@ def _written(project: Project, verb: str, viewer: Viewer, before: dict[str, Any]
 
 def _audit_fields(project: Project) -> dict[str, Any]:
     """The fields of a project in the audit trail."""
-    return {name: getattr(project, name) for name in ("slug", "name", "description", "language")}
+    return {name: getattr(project, name) for name in ("slug", "name", "description", "language", "secrets")}

@@ -41,6 +41,7 @@ from memories.resolve import (
     sessions_ensure,
     source_of,
 )
+from memories.secrets import mask_record, policy_of
 from memories.snapshot import LINK_TABLES, MemorySnapshot, NamedLink, Ref, content_hash_of, insert_block
 from memories.storage import (
     changed_fields,
@@ -80,6 +81,7 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
     vocabulary = Vocabulary(viewer)
     vocabulary_lock_shared()
     project = _project_for(record, viewer, vocabulary)
+    record, marks = mask_record(record, policy_of(project))
     record, superseded = take_supersession(record, project.pk, viewer)
     title, now = record.title or derived_title(record.content), timezone.now()
     content_hash = content_hash_of(title, record.content)
@@ -103,7 +105,9 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
     memory_audit(viewer, "create", None, snapshot)
     corpus_bump()
     supersede_all(superseded, snapshot.id, viewer)
-    return Memory.objects.get(pk=snapshot.id)
+    memory = Memory.objects.get(pk=snapshot.id)
+    memory.masked_secrets = marks
+    return memory
 
 
 @one_revision()
@@ -222,6 +226,7 @@ def memory_update(
     Every change of a memory takes `if_version`, and raises VersionConflictError for another version than that.
     """
     before = lock_writable(memory_id, viewer, if_version)
+    changes, marks = mask_record(changes, policy_of(Project.objects.get(pk=before.project_id)))
     changes, superseded = take_supersession(changes, before.project_id, viewer)
     vocabulary = Vocabulary(viewer, project_id=before.project_id, most_new=_most_new(viewer))
     names = names_of([changes])
@@ -234,6 +239,7 @@ def memory_update(
         after = replace(after, state_reason=reason)
     memory = store_change(before, after, "update", viewer, reason)
     supersede_all(superseded, memory_id, viewer, reason)
+    memory.masked_secrets = marks
     return memory
 
 

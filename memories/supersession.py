@@ -22,6 +22,7 @@ from memories.refusals import (
     SuccessorError,
     VersionConflictError,
 )
+from memories.secrets import mask_note
 from memories.snapshot import MemorySnapshot
 from memories.storage import (
     corpus_bump,
@@ -59,6 +60,9 @@ def lock_writable(memory_id: int, viewer: Viewer, if_version: str = "") -> Memor
 
 def store_change(before: MemorySnapshot, after: MemorySnapshot, verb: str, viewer: Viewer, note: str) -> Memory:
     """Store a change and its event; without a difference there is no event."""
+    reason, note = note, mask_note(note)
+    if after.state_reason == reason:
+        after = replace(after, state_reason=note)
     if stored := snapshots_update([(before, after)]):
         after = stored[0][1]
         if after.external_id and after.external_id != before.external_id:

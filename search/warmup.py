@@ -14,6 +14,7 @@ from search.engines import select_engine
 from search.engines.index.engine import IndexEngine
 from search.query import SearchQuery
 from search.run import run
+from text.secrets import prepare_scanner
 
 logger = logging.getLogger(__name__)
 
@@ -46,4 +47,6 @@ def _warm() -> None:
     except Exception:  # requests work without warm caches
         logger.exception("The first requests will be slower: the warm-up failed.")
     finally:
+        if settings.SECRETS != "off":
+            prepare_scanner()
         connection.close()

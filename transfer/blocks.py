@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,8 +15,10 @@ from pydantic import ValidationError
 
 from memories.records import STORABLE, MemoryRecord, derived_title, unstorable
 from memories.resolve import RecordNames, names_of
+from memories.secrets import OFF, REFUSE, mask_note, refusal_of
 from memories.snapshot import content_hash_of
 from memories.vocabulary_records import is_vocabulary
+from text.secrets import mask_values
 from transfer.formats.base import ImportFailedError, Reading, RefusedRecord, SourceRecord, fault_text
 from transfer.rows import Row, is_row, row_of
 from web.validation import reasons
@@ -65,10 +67,13 @@ class Block(NamedTuple):
 
 
 @contextmanager
-def blocks_read(reading: Reading) -> Iterator[Iterator[Block]]:
-    """The source in blocks, read and validated by another thread while this one waits for the database."""
+def blocks_read(reading: Reading, policy: Callable[[Mapping[str, Any]], str]) -> Iterator[Iterator[Block]]:
+    """The source in blocks, read and validated by another thread while this one waits for the database.
+
+    `policy` says what is done about secrets in a record.
+    """
     ahead: list[Item] = []
-    records = _place_errors(reading)
+    records = (without_secrets(record, policy) for record in _place_errors(reading))
 
     def following() -> Block | None:
         items: list[Item] = []
@@ -137,6 +142,31 @@ def _read(item: SourceRecord | RefusedRecord) -> Item:
     if isinstance(item, SourceRecord) and is_row(item):
         return row_of(item)
     return item if isinstance(item, RefusedRecord) or is_vocabulary(item.data) else validate_source(item)
+
+
+def without_secrets(
+    found: SourceRecord | RefusedRecord, policy: Callable[[Mapping[str, Any]], str]
+) -> SourceRecord | RefusedRecord:
+    """A record whose secrets are masked, in all that is stored of it; or its refusal."""
+    if isinstance(found, RefusedRecord):
+        return replace(found, reason=mask_note(found.reason))
+    chosen = policy(found.data)
+    if chosen == OFF:
+        return found
+    parts = {"data": found.data, "raw": found.raw or {}, "stored": found.stored or {}, "notes": {"": found.notes}}
+    masked, marks = mask_values(parts)
+    if not marks:
+        return found
+    if chosen == REFUSE:
+        return RefusedRecord(found.location, refusal_of(marks))
+    note = f"secrets are masked: {', '.join(dict.fromkeys(marks))}"
+    return replace(
+        found,
+        data=masked["data"],
+        raw=masked["raw"] if found.raw is not None else None,
+        stored=masked["stored"] if found.stored is not None else None,
+        notes=(*masked["notes"][""], note),
+    )
 
 
 def validate_source(found: SourceRecord) -> Incoming | RefusedRecord:

@@ -25,7 +25,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from memories.records import MemoryRecord, derived_title
 from memories.vocabulary_records import is_vocabulary
 from text.highlight import plain_title
-from transfer.blocks import Incoming, validate_source
+from transfer.blocks import Incoming, validate_source, without_secrets
 from transfer.formats.base import (
     Column,
     ColumnsError,
@@ -185,8 +185,9 @@ class _Found:
         if is_partial:
             self.is_all, self.counts_until = False, 0.0
         with closing(records):
-            for record in islice(records, _READ):
+            for found in islice(records, _READ):
                 read += 1
+                record = without_secrets(found, lambda data: settings.SECRETS)
                 if not isinstance(record, SourceRecord):
                     self.refused.append((record.location, record.reason))
                 elif not is_vocabulary(record.data):

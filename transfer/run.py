@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import psycopg
+from django.conf import settings
 from django.db import DatabaseError, OperationalError, connection, transaction
 from django.utils import timezone
 from psycopg.errors import DeadlockDetected
@@ -185,7 +186,9 @@ class _Attempt:
                     reading=reading,
                     viewer=self.viewer,
                     batch_id=own.pk,
-                    options=WriteOptions(self.project, self.choices.overwrite, self.choices.is_only_project),
+                    options=WriteOptions(
+                        self.project, self.choices.overwrite, self.choices.is_only_project, is_own=_is_own(self.path)
+                    ),
                     refuse=refuse,
                     progress=self.progress,
                     observer=self.observer,
@@ -206,6 +209,11 @@ class _Attempt:
         except _DryRunOver:
             return None
         return own.pk
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a file is part of this program, as the sample is."""
+    return path.resolve().is_relative_to(settings.BASE_DIR / "memories" / "sample")
 
 
 def _refuse_nothing(tally: ImportCounts, path: Path, refusals: list[RefusedRecord]) -> None:

@@ -50,6 +50,8 @@ class WriteOptions:
     project: str = ""
     overwrite: bool = False
     is_only_project: bool = False
+    is_own: bool = False
+    """Whether the records are part of this program."""
 
     def project_of(self, named: str) -> str:
         """The project of a record that names one, or none."""

@@ -12,7 +12,9 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
+from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
@@ -21,8 +23,9 @@ from categories.models import LocalText, MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
 from cluster import update_statistics
 from memories.models import Memory
-from memories.records import SUPERSEDED_BY_REL, MemoryRecord
+from memories.records import SUPERSEDED_BY_REL, MemoryRecord, slug_name
 from memories.resolve import SessionUse, names_ensure, names_of, record_snapshot, sessions_ensure
+from memories.secrets import OFF, read_policies
 from memories.snapshot import InsertBlock, MemorySnapshot, NamedLink, insert_block
 from memories.storage import (
     changed_fields,
@@ -87,7 +90,7 @@ def records_write(
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
         vocabulary_lock_shared(seconds=math.inf)
         matcher, writer = Matcher(run), _BlockWriter(run, stack)
-        for block in stack.enter_context(blocks_read(reading)):
+        for block in stack.enter_context(blocks_read(reading, _policy(options))):
             if rows := [item for item in block.items if isinstance(item, Row)]:
                 # They refer to memories before them.
                 writer.store_all()
@@ -112,6 +115,20 @@ def records_write(
             if one.state != Memory.State.SUPERSEDED
         ]
     return run.tally
+
+
+def _policy(options: WriteOptions) -> Callable[[Mapping[str, Any]], str]:
+    """What is done about secrets in a record, by the project that it goes into."""
+    policies = read_policies()
+    if options.is_own:
+        # It waits for no rules to be compiled.
+        return lambda data: OFF
+
+    def policy(data: Mapping[str, Any]) -> str:
+        named = data.get("project")
+        return policies.get(options.project_of(slug_name(named) if isinstance(named, str) else ""), settings.SECRETS)
+
+    return policy
 
 
 @contextmanager

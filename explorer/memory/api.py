@@ -205,6 +205,7 @@ class Written(BaseModel):
     updated_at: datetime
     url: str
     memory: MemoryReply | None
+    masked_secrets: list[str] = Field(description="What stands in place of secrets, such as `[AWS key id …7Q]`.")
     also_active: list[MemoryName] = Field(
         description="What superseded the same memories before and is still active: supersede it too if this does."
     )
@@ -499,6 +500,7 @@ def written_reply(memory: Memory, viewer: Viewer, request: HttpRequest) -> Writt
         updated_at=memory.updated_at,
         url=memory_address(memory.pk, request),
         memory=detail and memory_reply(detail, request),
+        masked_secrets=list(memory.masked_secrets),
         also_active=list(map(_named, rivals_of(superseded_by(memory.pk, viewer), viewer))) if replaces else [],
     )
 

@@ -39,7 +39,7 @@ from explorer.memory.edit import (
     memory_write_new,
 )
 from explorer.memory.page import MemoryPage, shared_values, similar_groups
-from memories.models import Project
+from memories.models import Memory, Project
 from memories.queries import MemoryDetail, memory_details
 from memories.recalls import opened
 from memories.refusals import EventNotFoundError, MemoryNotFoundError, NotAllowedError
@@ -149,6 +149,7 @@ def edit(request: HttpRequest, memory_id: int) -> HttpResponse:
         if edited := memory_write(form, request.POST.get("version", "")):
             text = f"Saved #{memory_id}: {', '.join(form[name].label.lower() for name in edited.fields)}."
             messages.success(request, text, extra_tags=undo_url(edited.undo))
+            _tell_secrets(request, edited.memory)
             return HttpResponseRedirect(return_url(request) or page)
     context = {"form": form, "memory_id": memory_id, "fields": only, "cancel_url": return_url(request) or page}
     return _form_page(request, context)
@@ -167,11 +168,17 @@ def new(request: HttpRequest) -> HttpResponse:
         memory = edited.memory
         undo = f"{reverse('explorer:set_state', args=[memory.pk])}?{urlencode({'state': 'deleted'})}"
         messages.success(request, f"Stored as #{memory.pk}.", extra_tags="" if form.cleaned_data[REPLACES] else undo)
+        _tell_secrets(request, memory)
         for near in near_duplicates(memory, viewer).memories:
             if near.is_duplicate:
                 messages.warning(request, f"#{near.id} says nearly the same: {near.title}")
         return HttpResponseRedirect(reverse("explorer:memory", args=[memory.pk]))
     return _form_page(request, {"form": form, "cancel_url": reverse("explorer:explore")})
+
+
+def _tell_secrets(request: HttpRequest, memory: Memory) -> None:
+    if memory.masked_secrets:
+        messages.warning(request, f"Secrets are not stored. In their place: {', '.join(memory.masked_secrets)}")
 
 
 def _start(request: HttpRequest, viewer: Viewer) -> Mapping[str, Any]:

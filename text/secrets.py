@@ -1,0 +1,154 @@
+"""Secrets in texts, such as keys, tokens and passwords: found by the rules of Kingfisher and by some of our own."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+# No wheels for Macs with Intel.
+_is_available = find_spec("kingfisher_sdk") is not None
+_RULES = Path(__file__).with_name("secret_rules.yml")
+_SHORTEST = 8
+_PRIVATE = re.compile(r"<private>.*?</private>", re.IGNORECASE | re.DOTALL)
+_ENDS = 2
+_NAMES = "API AWS GCP JWT PAT PGP RSA SDK SSH URI URL GitHub GitLab OpenAI"
+_CAPITALS = {word.lower(): word for word in _NAMES.split()}
+_lock = Lock()
+
+
+class Secret(NamedTuple):
+    """A secret in a text: its kind in words, and where it is."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def is_available() -> bool:
+    """Whether secrets can be looked for on this machine."""
+    return _is_available
+
+
+def prepare_scanner() -> None:
+    """Compile the rules, which takes ten seconds the first time on a machine."""
+    if is_available():
+        _scanner()
+
+
+def find_secrets(text: str) -> list[Secret]:
+    """The secrets of a text in order, none within another."""
+    if len(text) < _SHORTEST:
+        return []
+    found = [Secret("private", *match.span()) for match in _PRIVATE.finditer(text)] if "<" in text else []
+    if is_available():
+        found += _scan(text)
+    apart: list[Secret] = []
+    for one in sorted(found, key=lambda one: (one.start, -one.end)):
+        if apart and one.start < apart[-1].end:
+            apart[-1] = apart[-1]._replace(end=max(one.end, apart[-1].end))
+        else:
+            apart.append(one)
+    return apart
+
+
+def mask_text(text: str, secrets: Iterable[Secret]) -> str:
+    """The text with the kind of each secret, and its last characters, in its place."""
+    parts, at = [], 0
+    for one in secrets:
+        parts += [text[at : one.start], mark_of(text, one)]
+        at = one.end
+    return "".join([*parts, text[at:]])
+
+
+def mark_of(text: str, secret: Secret) -> str:
+    """The words in place of a secret."""
+    if secret.kind == "private":
+        return "[private]"
+    return f"[{secret.kind} …{text[secret.end - _ENDS : secret.end].strip()}]"
+
+
+def mask_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Values of JSON without the secrets in their texts, and the marks in place of these.
+
+    A value is looked at with its name before it: a password is known by that.
+    """
+    leaves = list(_leaves(values, ""))
+    starts, parts, at = [], [], 0
+    for name, text in leaves:
+        head = f"{name}: "
+        starts.append(at + len(head))
+        parts.append(f"{head}{text}\n")
+        at += len(parts[-1])
+    secrets = find_secrets("".join(parts))
+    if not secrets:
+        return dict(values), []
+    marks: list[str] = []
+    masked: list[str] = []
+    for (_, text), start in zip(leaves, starts, strict=True):
+        inside = [
+            Secret(one.kind, max(one.start - start, 0), min(one.end - start, len(text)))
+            for one in secrets
+            if one.end > start and one.start < start + len(text)
+        ]
+        marks += [mark_of(text, one) for one in inside]
+        masked.append(mask_text(text, inside))
+    given = iter(masked)
+    return {name: _replaced(value, given) for name, value in values.items()}, marks
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    """The texts in a value of JSON, with the names that they have."""
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _leaves(one, str(key))
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        for one in value:
+            yield from _leaves(one, name)
+
+
+def _replaced(value: Any, texts: Iterator[str]) -> Any:
+    """The value with the next texts, in the order of `_leaves`."""
+    if isinstance(value, str):
+        return next(texts)
+    if isinstance(value, Mapping):
+        return {key: _replaced(one, texts) for key, one in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return type(value)(_replaced(one, texts) for one in value)  # type: ignore[call-arg]
+    return value
+
+
+def _scan(text: str) -> list[Secret]:
+    data = text.encode("utf-8", "surrogatepass")
+    found = []
+    for finding in _scanner().scan(data):
+        if finding.visible:
+            place = finding.to_dict()["location"]
+            # Places are those of bytes.
+            start = len(data[: place["start_offset"]].decode("utf-8", "replace"))
+            length = len(data[place["start_offset"] : place["end_offset"]].decode("utf-8", "replace"))
+            found.append(Secret(_kind(finding.rule_id, finding.rule_name), start, start + length))
+    return found
+
+
+def _kind(rule_id: str, name: str) -> str:
+    catalogue, _, word = rule_id.partition(".")
+    words = name if catalogue == "mnemoscope" else word.replace("-", " ").replace("_", " ")
+    return " ".join(_CAPITALS.get(one, one) for one in words.split())
+
+
+def _scanner() -> Any:
+    # Others wait until it is made.
+    with _lock:
+        return _make_scanner()
+
+
+@cache
+def _make_scanner() -> Any:
+    from kingfisher_sdk import Rules, Scanner
+
+    return Scanner(Rules([str(_RULES)]))
