@@ -9,6 +9,7 @@ app_name = "imports"
 urlpatterns = [
     path("imports/", import_views.imports, name="imports"),
     path("imports/found/", import_views.found, name="found"),
+    path("imports/from/<slug:key>/", import_views.product, name="source"),
     path("imports/start/", import_views.start, name="start"),
     path("imports/upload/", import_views.upload, name="upload"),
     path("imports/connect/", import_views.connect, name="connect"),

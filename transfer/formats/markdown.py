@@ -23,7 +23,7 @@ from urllib.parse import unquote
 from categories.paths import MAX_DEPTH
 from memories.records import MAX_CONTENT, MAX_LIST, MAX_TAG
 from text.highlight import first_heading, heading_text
-from transfer.formats import claude_code
+from transfer.formats import claude_code, notion
 from transfer.formats.base import (
     ImportFailedError,
     NotReadableError,
@@ -86,8 +86,6 @@ _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<text>\S.{0,200})$", re.MULTILINE)
 _NUMBERED = re.compile(r"(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})(?=[-_. ]|$)", re.IGNORECASE)
 _NUMBER = re.compile(r"\W*(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})\b(?!-\d\d-)", re.IGNORECASE)
 _DATED_NAME = re.compile(r"(?<!\d)(?P<year>(?:19|20)\d\d)([-_.]?)(?P<month>[01]\d)\2(?P<day>[0-3]\d)(?!\d(?!\d{3}))")
-# Exported pages of Notion have their number after the title.
-_NOTION_NAME = re.compile(r" [0-9a-f]{32}$")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _SUPERSEDES = ("supersedes", "supercedes", "replaces")
 _SUPERSEDED_BY = ("superseded-by", "superseded by", "superceded-by", "replaced-by", "replaced by")
@@ -336,7 +334,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     if not found.body:
         raise UnreadableFileError("is empty; a memory needs a text")
     body = found.body
-    if _NOTION_NAME.search(posixpath.splitext(relative)[0]):
+    if notion.NUMBER.search(posixpath.splitext(relative)[0]):
         found.fields = page_properties(body) | found.fields
     bare = without_code(body)
     data: dict[str, Any] = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative}
@@ -348,11 +346,11 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     if not data.get("title"):
         # In a vault a note is called by the name of its file, unless its text begins with a heading.
         heading = first_heading(bare.lstrip().split("\n", 1)[0] if folder.is_vault else bare)
-        data["title"] = heading or _NOTION_NAME.sub("", posixpath.splitext(posixpath.basename(relative))[0])
+        data["title"] = heading or notion.NUMBER.sub("", posixpath.splitext(posixpath.basename(relative))[0])
     data["content"] = body
     data["categories"] = _listed(data.get("categories"))
     if folders := posixpath.dirname(relative):
-        data["categories"].append("/".join(folders.split("/")[:MAX_DEPTH]))
+        data["categories"].append("/".join(notion.folder_path(folders).split("/")[:MAX_DEPTH]))
     own = data["links"] if isinstance(data.get("links"), list) else []
     data["links"] = [*own, *links(bare, relative, folder)]
     is_basic_memory = "permalink" in found.fields or _OBSERVATIONS_HEADING.search(bare) is not None
