@@ -1,6 +1,5 @@
-"""The pages of imports: stores found on this machine, uploads, a key for an agent, and what became of each import."""
+"""The pages of imports: stores found on this machine, uploads, and what became of each import."""
 
-import json
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
@@ -13,13 +12,11 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from access.keys import make_key
-from access.services import key_rights
-from access.viewer import Viewer, may_write_everything, viewer_of_user
+from access.viewer import Viewer, may_write_everything
 from explorer.http import PageRequest, page_response, page_viewer, private, wants_fragment
 from explorer.links import filter_url
 from text.formatting import memories as memories_text
@@ -51,8 +48,6 @@ from transfer.renames import archive_gone, gone_notes
 from transfer.source_cards import CARDS, GROUPS, unexpected_format
 from transfer.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from web.errors import Refusal
-from web.serving import public_site
-from web.templates import render_block
 
 # The parts in which pages send uploads.
 PART = 4 * 1024**2
@@ -101,7 +96,6 @@ def import_context(request: HttpRequest, viewer: Viewer) -> dict[str, object]:
         "is_followed_now": follows or is_reading,
         "may_import": allowed,
         "may_import_all": everything,
-        "may_make_key": bool(key_rights(request.user)),
         "open": imports_open(viewer) if allowed else (),
         "past": batches,
         "jobs": jobs,
@@ -300,44 +294,3 @@ def job_action(request: HttpRequest, job_id: int, action: str) -> HttpResponse:
 @refusing
 def undo_batch(request: HttpRequest, batch_id: int) -> HttpResponse:
     return redirect("imports:job", batch_undo_queue(batch_id=batch_id, viewer=page_viewer(request)).pk)
-
-
-@require_POST
-@login_required
-def connect(request: HttpRequest) -> HttpResponse:
-    """A new key for an agent that reads and writes, with what to paste into the agent. It is shown once."""
-    rights = key_rights(request.user)
-    if not rights:
-        raise PermissionDenied("Only admins of projects can create keys: ask one of them.")
-    new = make_key(
-        name="Agent",
-        scopes=["read", "write"],
-        viewer=viewer_of_user(request.user),
-        projects=() if rights.every_project else rights.projects,
-        every_project=rights.every_project,
-    )
-    context = {"key": new.key, "snippets": _snippets(public_site(request), new.raw)}
-    response = render(request, "home/connect.html", context)
-    response["Cache-Control"] = "private, no-store"
-    return response
-
-
-def _snippets(site: str, key: str) -> tuple[tuple[str, str, str], ...]:
-    """The text to paste into each kind of agent, with its name and its place."""
-    sent = f'"Authorization: Bearer {key}"'
-    server = {"url": f"{site}/mcp", "headers": {"Authorization": f"Bearer {key}"}}
-    codex = f'[mcp_servers.mnemoscope]\nurl = "{site}/mcp"\nhttp_headers = {{ Authorization = "Bearer {key}" }}'
-    return (
-        ("Claude Code", "in a terminal", f"claude mcp add --transport http mnemoscope {site}/mcp --header {sent}"),
-        ("Codex", "in ~/.codex/config.toml", codex),
-        ("Other agents with MCP", "in their mcp.json", json.dumps({"mcpServers": {"mnemoscope": server}}, indent=2)),
-        ("curl", "to try it, and for programs", f'curl -H {sent} "{site}/api/search?q=hello"'),
-    )
-
-
-@require_safe
-@login_required
-def first_call(request: HttpRequest, key_id: int) -> HttpResponse:
-    """Whether an agent has used its key; asked for until it has."""
-    key = get_object_or_404(key_rights(request.user).keys(), pk=key_id)
-    return private(HttpResponse(render_block(request, "home/connect.html", "first_call", {"key": key})))

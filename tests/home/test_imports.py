@@ -14,7 +14,7 @@ from django.db import connection
 from django.utils import timezone
 
 from access.keys import make_key, revoke_key
-from access.models import ApiKey, Membership
+from access.models import Membership
 from access.viewer import command_viewer, viewer_of_user
 from memories.models import ImportBatch, Memory, Project
 from tests.home.conftest import make_previews_when_asked
@@ -371,19 +371,6 @@ def test_a_job_whose_key_was_revoked_writes_nothing(client):
     one = ImportJob.objects.get()
     assert (one.state, one.error) == ("failed", ImportForbiddenError.message)
     assert not Memory.objects.exists()
-
-
-def test_key_for_an_agent_comes_with_what_to_paste_and_reports_its_first_call(owner, client):
-    page = html_of(owner.post("/imports/connect/"))
-    made = ApiKey.objects.get()
-    assert (made.scopes, made.every_project) == (["read", "write"], True)
-    raw = page.partition("Authorization: Bearer ")[2][:44]
-    assert "claude mcp add --transport http mnemoscope http://testserver/mcp --header" in page
-    assert "Waiting for the first call" in html_of(
-        owner.get(f"/imports/connect/{made.pk}/", headers={"HX-Request": "true"})
-    )
-    assert client.get("/api/search?q=tea", headers={"Authorization": f"Bearer {raw}"}).status_code == 200
-    assert "The first call has come" in html_of(owner.get(f"/imports/connect/{made.pk}/"))
 
 
 def test_preview_names_what_is_left_out_of_rows_and_is_made_once_for_each_way_to_read_them(owner, client, monkeypatch):
