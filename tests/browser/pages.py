@@ -98,6 +98,8 @@ PAGES = (
     SitePage("status", "/status/"),
     SitePage("account", "/settings/account/"),
     SitePage("keys", "/settings/keys/"),
+    SitePage("agents", "/settings/agents/"),
+    SitePage("import from a product", "/imports/from/claude-code/"),
     SitePage("people", "/people/"),
     SitePage("api", "/api/docs", awaits=".opblock-tag"),
     SitePage("admin", "/admin/"),

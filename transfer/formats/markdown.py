@@ -23,7 +23,7 @@ from urllib.parse import unquote
 from categories.paths import MAX_DEPTH
 from memories.records import MAX_CONTENT, MAX_LIST, MAX_TAG
 from text.highlight import first_heading, heading_text
-from transfer.formats import claude_code
+from transfer.formats import claude_code, notion
 from transfer.formats.base import (
     ImportFailedError,
     NotReadableError,
@@ -88,8 +88,6 @@ _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<text>\S.{0,200})$", re.MULTILINE)
 _NUMBERED = re.compile(r"(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})(?=[-_. ]|$)", re.IGNORECASE)
 _NUMBER = re.compile(r"\W*(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})\b(?!-\d\d-)", re.IGNORECASE)
 _DATED_NAME = re.compile(r"(?<!\d)(?P<year>(?:19|20)\d\d)([-_.]?)(?P<month>[01]\d)\2(?P<day>[0-3]\d)(?!\d(?!\d{3}))")
-# Exported pages of Notion have their number after the title.
-_NOTION_NAME = re.compile(r" [0-9a-f]{32}$")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _SUPERSEDES = ("supersedes", "supercedes", "replaces")
 _SUPERSEDED_BY = ("superseded-by", "superseded by", "superceded-by", "replaced-by", "replaced by")
@@ -338,7 +336,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     if not found.body:
         raise UnreadableFileError("is empty; a memory needs a text")
     body = found.body
-    if _NOTION_NAME.search(posixpath.splitext(relative)[0]):
+    if notion.NUMBER.search(posixpath.splitext(relative)[0]):
         found.fields = page_properties(body) | found.fields
     bare = without_code(body)
     data: dict[str, Any] = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative}
@@ -352,7 +350,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     data["content"] = body
     data["categories"] = _listed(data.get("categories"))
     if folders := posixpath.dirname(relative):
-        data["categories"].append("/".join(folders.split("/")[:MAX_DEPTH]))
+        data["categories"].append("/".join(notion.folder_path(folders).split("/")[:MAX_DEPTH]))
     own = data["links"] if isinstance(data.get("links"), list) else []
     data["links"] = [*own, *links(bare, relative, folder)]
     is_basic_memory = "permalink" in found.fields or _OBSERVATIONS_HEADING.search(bare) is not None
@@ -383,7 +381,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
 
 def _title(relative: str, bare: str, *, is_vault: bool) -> str:
     """The title of a note that gives none: its heading, else the name of its file. Other headings are of its parts."""
-    name = _NOTION_NAME.sub("", posixpath.splitext(posixpath.basename(relative))[0])
+    name = notion.NUMBER.sub("", posixpath.splitext(posixpath.basename(relative))[0])
     # In a vault a note is called by the name of its file, unless its text begins with its heading.
     match = _TITLE.match(bare.lstrip()) if is_vault else _TITLE.search(bare)
     heading = heading_text(_COMMENT.sub("", match["text"] or match["underlined"])) if match else ""
