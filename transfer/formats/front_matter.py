@@ -1,9 +1,9 @@
 """The front matter of a note: its fields as those of a record. What cannot be read is left out, and noted."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -21,6 +21,8 @@ _PROPERTY = re.compile(r"(?P<name>[^\W\d_][^:\n]{0,60}):[ \t]+(?P<text>\S.*)")
 _COMMA_IN_LINK = re.compile(r",(?=[^\[\]]*+\]\])")
 _WIKI = re.compile(r"!?\[\[(?P<target>[^\[\]|#^]*+)[^\[\]]*+\]\]")
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|[\s_-]+")
+# The field below which an export writes what the note has no field for.
+FURTHER = "mnemoscope"
 # Some programs put a block of their own before that of others.
 _BLOCKS = 2
 # The first characters of values that are no plain text.
@@ -111,6 +113,33 @@ def read_front_matter(text: str) -> FrontMatter:
     return found
 
 
+class OwnField(NamedTuple):
+    """A field as a block of front matter has it: its name as it is written, and its first and last line."""
+
+    name: str
+    begin: int
+    end: int
+
+
+def block_of(text: str) -> tuple[int, int] | None:
+    """Where the lines of the first block of front matter begin and end in a text; None if it has none."""
+    match = _BLOCK.match(text, len(text) - len(text.lstrip("\n")))
+    return match.span("lines") if match and _has_fields(match["lines"], is_further=False) else None
+
+
+def own_field(lines: Sequence[str], wanted: str) -> OwnField | None:
+    """The lines of a block that give a field of a record: those that count of several."""
+    found: list[OwnField] = []
+    for number, line in enumerate(lines):
+        if match := _FIELD.fullmatch(line.rstrip()):
+            found.append(OwnField(match["name"], number, number + 1))
+        elif found and (line[:1] in (" ", "\t", "-", "]", "}")) and line.strip():
+            found[-1] = found[-1]._replace(end=number + 1)
+    fitting = [one for one in found if field_of(one.name.strip("\"' ")) == wanted or one.name == wanted]
+    # YAML takes the last of fields of one name.
+    return min(reversed(fitting), key=lambda one: _rank(one.name.strip("\"' ")), default=None)
+
+
 def page_properties(body: str) -> dict[str, Any]:
     """The properties that an exported page of Notion has as lines below its title."""
     fields: dict[str, Any] = {}
@@ -144,7 +173,8 @@ def _fields_of_lines(lines: str, notes: list[str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, part in _parts_of_lines(lines, notes):
         try:
-            value = _loaded(part) if "\n" in part or part[:1] in _FLOW else _text_of(part)
+            is_structure = "\n" in part or part[:1] in _FLOW or name == FURTHER
+            value = _loaded(part) if is_structure else _text_of(part)
         except (yaml.YAMLError, RecursionError):
             value = _text_of(part)
         fields.setdefault(name, value)
@@ -261,6 +291,14 @@ def record_fields(found: FrontMatter, order: str) -> dict[str, Any]:
             if key == "state" and "superseded_by" not in data and (by := read_status(str(value)).successor):
                 data["superseded_by"] = by
     return data | ({"front_matter": changed} if changed else {})
+
+
+def further_fields(own: Mapping[str, Any], order: str, notes: list[str]) -> dict[str, Any]:
+    """The fields that an export writes below `mnemoscope`: these count instead of the note's own, also empty ones."""
+    read = record_fields(FrontMatter(dict(own), notes=notes), order)
+    named = {field_of(name): value for name, value in own.items()}
+    empty = {key: None for key, value in named.items() if key and key not in read and value in (*_EMPTY, [], None)}
+    return {key: value for key, value in (empty | read).items() if key in named and key not in ("id", "content")}
 
 
 def _rank(name: str) -> int:
