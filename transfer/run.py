@@ -244,6 +244,10 @@ def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord
         **({"copied": tally.copied} if tally.copied else {}),
         **({"gone_notes": tally.gone_notes} if tally.gone_notes else {}),
         **({"files": tally.files} if tally.files else {}),
+        "arrived": {
+            project_id: [one.count, one.first.isoformat(), one.last.isoformat()]
+            for project_id, one in tally.arrived.items()
+        },
     }
     batch.save()
     event = audit(

@@ -127,6 +127,9 @@ def _filled(random: Random, text: str, path: str, paths: list[str]) -> str:
 def _matter(random: Random, path: str, paths: list[str]) -> str:
     if random.random() < 0.3:
         return random.choice(("", "", "\n\n"))
+    if random.random() < 0.1:
+        title = posixpath.basename(path).removesuffix(".md")
+        return f'+++\ntitle = "{title}"\ntags = ["tea"]\ndate = 2026-01-20\n\n[extra]\na = 1\n+++\n\n'
     lines = [_filled(random, one, path, paths) for one in random.sample(_MATTER, random.randrange(0, 7))]
     end = random.choice(("---\n", "---\n\n", "---  \n", "...\n", "---\n\n\n"))
     return "---\n" + "".join(f"{line}\n" for line in lines) + end

@@ -1,6 +1,8 @@
 """The front matter of a note: its fields as those of a record. What cannot be read is left out, and noted."""
 
+import json
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -8,7 +10,9 @@ from typing import Any, NamedTuple
 import yaml
 
 from memories.records import MemoryRecord
+from text.analysis import fold
 from transfer.formats.dates import AmbiguousDateError, date_value
+from transfer.formats.languages import FIELD_OF_WORD
 from transfer.formats.states import STATE_WORDS, read_status
 from web.validation import shown
 
@@ -28,6 +32,8 @@ _BLOCKS = 2
 # The first characters of values that are no plain text.
 _FLOW = ("[", "{", '"', "'", "!", "|", ">", "&")
 _EMPTY = ("null", "~", "")
+# Fields in TOML between these, as Hugo has them.
+TOML_BLOCK = re.compile(r"\+\+\+[ \t]*\n(?P<lines>.*?)^\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 # Fields of other tools -> fields of a record.
 _ALIASES = {
     "created": "created_at",
@@ -94,6 +100,8 @@ def read_front_matter(text: str) -> FrontMatter:
     """Divide a note. A block that has no fields belongs to the text, as one below a rule does."""
     found = FrontMatter()
     start = len(text) - len(text.lstrip("\n"))
+    if toml := TOML_BLOCK.match(text, start):
+        return _read_toml(toml["lines"], text, toml.end())
     if not (match := _BLOCK.match(text, start)):
         found.body = text.strip()
         return found
@@ -138,6 +146,15 @@ def own_field(lines: Sequence[str], wanted: str) -> OwnField | None:
     fitting = [one for one in found if field_of(one.name.strip("\"' ")) == wanted or one.name == wanted]
     # YAML takes the last of fields of one name.
     return min(reversed(fitting), key=lambda one: _rank(one.name.strip("\"' ")), default=None)
+
+
+def _read_toml(lines: str, text: str, end: int) -> FrontMatter:
+    try:
+        # Dates become the texts that they are written as.
+        fields = json.loads(json.dumps(tomllib.loads(lines), default=str))
+    except tomllib.TOMLDecodeError as error:
+        return FrontMatter({}, text.strip(), [f"front matter: is not TOML ({error}); it is part of the text"])
+    return FrontMatter(fields, text[end:].strip() or lines.strip())
 
 
 def page_properties(body: str) -> dict[str, Any]:
@@ -228,7 +245,7 @@ def _plain_value(node: Any, text: str) -> Any:
         case yaml.ScalarNode():
             return node.value
         case yaml.SequenceNode():
-            return [_plain_value(item, text) for item in node.value]
+            return [_plain_value(item, text) for item in node.value if not _is_null(item)]
         case yaml.MappingNode() if any(not isinstance(key, yaml.ScalarNode) for key, _ in node.value):
             # Templates have `{{date}}`.
             return text[node.start_mark.index : node.end_mark.index].strip()
@@ -240,6 +257,10 @@ def _plain_value(node: Any, text: str) -> Any:
         case yaml.MappingNode():
             return {key.value: _plain_value(value, text) for key, value in node.value}
     return None
+
+
+def _is_null(node: Any) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.value in ("null", "~") and node.style is None
 
 
 def _is_nothing(node: Any) -> bool:
@@ -260,7 +281,7 @@ def _reason(error: Exception) -> str:
 def field_of(name: str) -> str:
     """The field of a record that a name in front matter means; empty if it means none."""
     key = _WORDS.sub("_", name.strip()).lower()
-    key = _ALIASES.get(key, key)
+    key = _ALIASES.get(key) or FIELD_OF_WORD.get(fold(key), key)
     return key if key in _KNOWN else ""
 
 
@@ -388,7 +409,7 @@ def _date_of(name: str, value: Any, order: str, notes: list[str]) -> Any:
 
 
 def _number_of(name: str, value: Any, notes: list[str]) -> Any:
-    if isinstance(value, str):
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
         try:
             if 0 <= float(value) <= 1:
                 return value

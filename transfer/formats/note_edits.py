@@ -3,6 +3,7 @@
 Does not use the database.
 """
 
+import json
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_
 from memories.timestamps import parse_moment
 from transfer.formats.base import UnreadableFileError
 from transfer.formats.export import Line, as_there, type_of
-from transfer.formats.front_matter import FURTHER, OwnField, block_of, own_field, read_front_matter
+from transfer.formats.front_matter import FURTHER, TOML_BLOCK, OwnField, block_of, own_field, read_front_matter
 from transfer.formats.markdown import Folder, NoteNames, note
 from transfer.formats.note_files import NoteFile, parts_around
 from transfer.formats.states import read_status
@@ -259,6 +260,20 @@ def _scalar(value: Any) -> str:
     return _yaml([value], default_flow_style=True).strip()[1:-1]
 
 
+def _toml(values: Mapping[str, Any]) -> str:
+    """The fields as a table of TOML, whose texts, numbers and lists are those of JSON."""
+    lines = [f"{name} = {_toml_value(value)}\n" for name, value in values.items()]
+    return f"[{FURTHER}]\n{''.join(lines)}"
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name} = {_toml_value(one)}' for name, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
 class _Dumper(yaml.SafeDumper):
     """Writes links in quotation marks, as Obsidian does: an apostrophe in one stays one."""
 
@@ -291,6 +306,9 @@ def _with_further(head: str, further: Mapping[str, Any]) -> str:
     values = (dict(stored) if isinstance(stored, Mapping) else {}) | {
         name: slug_name(value) if name == "type" else value for name, value in further.items()
     }
+    if span is None and (toml := TOML_BLOCK.match(head)):
+        bare = toml["lines"].split(f"[{FURTHER}]")[0].rstrip("\n")
+        return f"{head[: toml.start('lines')]}{bare}\n\n{_toml(values)}{head[toml.end('lines') :]}"
     written = _yaml({FURTHER: values})
     if span is None:
         return f"---\n{written}---\n{head}"
