@@ -37,6 +37,7 @@ from transfer.follow.seen import (
 from transfer.formats.base import ImportFailedError, Options, Reading, Records, RefusedRecord, SourceRecord
 from transfer.formats.choices import with_values
 from transfer.formats.importer import Following, Importer
+from transfer.formats.note_files import NOTE_FILE, note_file_in
 from transfer.formats.registry import importer_named
 from transfer.formats.sources import Source
 from transfer.match import edited_since_import
@@ -391,6 +392,7 @@ def record_as_stored(found: SourceRecord) -> dict[str, Any]:
         "raw": found.raw,
         "volatile": sorted(found.volatile),
         "volatile_raw": sorted(found.volatile_raw),
+        "file": found.file and found.file.as_json(),
     }
 
 
@@ -401,4 +403,5 @@ def record_from_stored(stored: Mapping[str, Any]) -> SourceRecord:
         frozenset(stored["volatile"]),
         stored["raw"],
         frozenset(stored["volatile_raw"]),
+        file=note_file_in({NOTE_FILE: stored.get("file")}),
     )
