@@ -150,4 +150,4 @@ def instructions(projects: Sequence[str] = (), *, may_write: bool = True) -> str
     """A text for CLAUDE.md or AGENTS.md by which an agent uses the memory."""
     one = projects[0] if len(projects) == 1 else ""
     text = _READING.format(of_project=f' (`project="{one}"`)' if one else "")
-    return text + (_WRITING.format(in_project=f', in the project `"{one}"`' if one else "") if may_write else "")
+    return text + (_WRITING.format(in_project=f", in the project `{one}`" if one else "") if may_write else "")

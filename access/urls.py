@@ -16,6 +16,7 @@ from access.views import (
     keys,
     people,
     role,
+    serve,
 )
 
 app_name = "access"
@@ -30,6 +31,7 @@ urlpatterns = [
     path("settings/account/", account, name="account"),
     path("settings/agents/", agents, name="agents"),
     path("settings/agents/<int:key_id>/", first_call, name="first_call"),
+    path("settings/serve/", serve, name="serve"),
     path("settings/keys/", keys, name="keys"),
     path("settings/keys/<int:key_id>/rotate/", key_rotate, name="key_rotate"),
     path("settings/keys/<int:key_id>/revoke/", key_revoke, name="key_revoke"),

@@ -40,10 +40,11 @@ from access.services import (
     membership_set,
 )
 from access.sign_in import remember_browser, sign_in_token_redeem
+from access.team import EXAMPLE, missing_lines, read_state, team_steps, wanted_site
 from access.viewer import audit, viewer_of_user
 from memories.models import Project
 from web.middleware import CONTENT_SECURITY_POLICY
-from web.serving import is_for_this_machine, public_address, public_site, speaks_safely
+from web.serving import Reach, public_address, public_site, reach_of, speaks_safely
 from web.templates import render_block
 
 
@@ -200,6 +201,8 @@ def agents(request: HttpRequest) -> HttpResponse:
         "site": site,
         "placeholder": PLACEHOLDER,
         "warning": "" if speaks_safely(site) else _UNSAFE.format(site=site),
+        "is_for_this_machine": reach_of(site) is Reach.MACHINE,
+        "may_serve": rights.every_project,
         "snippets": snippets(site, new.raw if new else ""),
         "instructions": instructions(named, may_write=may_write),
     }
@@ -234,7 +237,9 @@ def people(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "link": link,
-        "is_for_this_machine": is_for_this_machine(link),
+        "reach": reach_of(link).name.lower() if link else "",
+        "is_open": bool(link) and not speaks_safely(link),
+        "may_serve": rights.every_project,
         "role_form": _role_form(rights),
         "roles": Membership.Role.choices,
         "page": Paginator(rights.memberships(), PAGE).get_page(request.GET.get("page")),
@@ -243,6 +248,36 @@ def people(request: HttpRequest) -> HttpResponse:
     }
     response = render(request, "access/people.html", context, status=422 if form.errors else 200)
     return _not_stored(response)
+
+
+@require_safe
+@login_required
+def serve(request: HttpRequest) -> HttpResponse:
+    """How others can reach this site: the settings as they are, and those that are missing, in order."""
+    rights = key_rights(request.user)
+    if not rights.every_project:
+        raise PermissionDenied("Only those who administer every project see the settings of this site.")
+    asked, wanted, problem = request.GET.get("address", ""), "", ""
+    try:
+        wanted = wanted_site(asked) if asked else ""
+    except ValueError as error:
+        problem = str(error)
+    state = read_state(request, rights)
+    steps = team_steps(state, wanted)
+    address = wanted or (settings.PUBLIC_URL if settings.PUBLIC_URL.startswith("https://") else EXAMPLE)
+    context = {
+        "steps": steps,
+        "lines": missing_lines(steps),
+        "asked": asked or address,
+        "problem": problem,
+        "address": address,
+        "host": urlsplit(address).netloc,
+        "path": urlsplit(address).path,
+        "port": settings.PORT,
+        "has_provider": bool(settings.OIDC_ISSUER),
+        "callback": f"{address}/sign-in/oidc/callback/",
+    }
+    return _not_stored(render(request, "access/serve.html", context, status=422 if problem else 200))
 
 
 @require_POST

@@ -224,7 +224,7 @@ _TABLE = SourceCard(
 _RECORDS = SourceCard(
     "json",
     "JSON Lines, another Mnemoscope",
-    "One memory for each line: everything that an export of this site has, or records with at least a content.",
+    "One memory for each line: everything that an export of this site has, or objects with at least a content.",
     ("jsonl",),
     ('Each line is an object, such as {"content": "…", "title": "…", "created_at": "2026-08-05", "tags": ["a"]}.',),
     upload="The file .jsonl, plain or gzip",
@@ -243,7 +243,7 @@ GROUPS = (
     CardGroup("Chats", (_CHATGPT, _CLAUDE)),
     CardGroup("Coding agents", (_CLAUDE_CODE, _CODEX, _GEMINI, _RULES)),
     CardGroup("Memory of agents", (_CLAUDE_MEM, _MEM0, _MEMORY_SERVICE, _MCP_MEMORY, _OTHERS)),
-    CardGroup("Tables and records", (_TABLE, _RECORDS, _GIT)),
+    CardGroup("Tables and other data", (_TABLE, _RECORDS, _GIT)),
 )
 CARDS = {card.key: card for group in GROUPS for card in group.cards}
 

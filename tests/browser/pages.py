@@ -101,6 +101,7 @@ PAGES = (
     SitePage("agents", "/settings/agents/"),
     SitePage("import from a product", "/imports/from/claude-code/"),
     SitePage("people", "/people/"),
+    SitePage("serve", "/settings/serve/"),
     SitePage("api", "/api/docs", awaits=".opblock-tag"),
     SitePage("admin", "/admin/"),
     SitePage("admin-list", "/admin/memories/memory/"),
