@@ -16,7 +16,7 @@ from memories.snapshot import array_literal
 from memories.storage import snapshots_read
 from transfer.blocks import Block, Incoming
 from transfer.formats.base import RefusedRecord, SourceRecord
-from transfer.formats.note_files import NoteFile, note_file_in, with_file_as_it_is, with_note_file
+from transfer.formats.note_files import NOTE_FILE, NoteFile, note_file_in, with_file_as_it_is, with_note_file
 from transfer.record_hashes import RecordHashes
 from transfer.state import ImportObserver, ImportRun, projects_ensure
 from transfer.vocabulary import vocabulary_record_write
@@ -156,14 +156,48 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
         else:
             matched.changed.append((one, known[0]))
     _note_files_refresh(same)
+    _take_own_writes(run, matched)
     if matched.changed and not run.options.overwrite:
         # A copy from an export has no hash to compare; whether it differs from its memory shows when that is read.
-        edited = edited_since_import([memory_id for one, memory_id in matched.changed if one.stored is None])
+        edited = edited_here([memory_id for one, memory_id in matched.changed if one.stored is None])
         for one, memory_id in matched.changed:
             if memory_id in edited:
                 refuse_edited(run, one, memory_id, edited[memory_id])
         matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in edited]
     return matched
+
+
+def _take_own_writes(run: ImportRun, matched: Matched) -> None:
+    """Take the notes that this program has written out of the changed ones: they have the fields of their memories."""
+    files = {memory_id: one.found.file for one, memory_id in matched.changed if one.found.file} if run.observer else {}
+    rows = (
+        Memory.objects.filter(pk__in=files, raw__note_file__has_key="pending").values_list("pk", "raw") if files else ()
+    )
+    written = {pk: note for pk, raw in rows if (note := note_file_in(raw)) and _is_own(files[pk], note)}
+    for one, memory_id in matched.changed:
+        if (file := files.get(memory_id)) and (known := written.get(memory_id)):
+            raw = json.loads(one.raw) | {NOTE_FILE: file.read_again(known).as_json()}
+            execute(
+                "UPDATE memories_memory SET raw = %s::jsonb, record_hash = %s WHERE id = %s",
+                [json.dumps(raw, ensure_ascii=False), one.record_hash, memory_id],
+            )
+            run.tally.unchanged += 1
+            settled(run, [(one, memory_id)])
+    matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in written]
+
+
+def _is_own(file: NoteFile | None, known: NoteFile) -> bool:
+    return file is not None and known.pending.get("digest") == file.digest
+
+
+def edited_here(memory_ids: Sequence[int]) -> dict[int, str]:
+    """Memories that were edited since their last import, but for those of notes that have these edits."""
+    edited = edited_since_import(memory_ids)
+    for memory in snapshots_read(edited).values():
+        note = note_file_in(json.loads(memory.raw or "{}"))
+        if note and not note.edited_fields(memory):
+            del edited[memory.id]
+    return edited
 
 
 def _note_files_refresh(same: Mapping[int, NoteFile]) -> None:
@@ -175,8 +209,7 @@ def _note_files_refresh(same: Mapping[int, NoteFile]) -> None:
     for memory in snapshots_read(stale).values():
         known = note_file_in(json.loads(memory.raw or "{}"))
         if known:
-            file = replace(same[memory.id], imported=known.imported)
-            made[memory.id] = with_file_as_it_is(memory, file).raw or ""
+            made[memory.id] = with_file_as_it_is(memory, same[memory.id].read_again(known)).raw or ""
         elif memory.id not in edited:
             made[memory.id] = with_note_file(memory, same[memory.id]).raw or ""
     if made:

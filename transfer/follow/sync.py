@@ -40,7 +40,7 @@ from transfer.formats.importer import Following, Importer
 from transfer.formats.note_files import NOTE_FILE, note_file_in
 from transfer.formats.registry import importer_named
 from transfer.formats.sources import Source
-from transfer.match import edited_since_import
+from transfer.match import edited_here
 from transfer.run import ImportChoices, Outcome, import_path
 from transfer.state import ImportCounts
 
@@ -291,7 +291,7 @@ class _Sync:
 
     def _delete(self, ids: list[int], batch_id: int, tally: ImportCounts) -> None:
         present = snapshots_read(ids)
-        edited = edited_since_import(list(present))
+        edited = edited_here(list(present))
         changes = []
         for memory_id, before in present.items():
             if before.state == Memory.State.DELETED:

@@ -39,6 +39,7 @@ from transfer.formats.decisions import decision_fields
 from transfer.formats.front_matter import FURTHER, further_fields, page_properties, read_front_matter, record_fields
 from transfer.formats.importer import Following, Importer
 from transfer.formats.note_files import note_file_of
+from transfer.formats.sessions import folder_name
 from transfer.formats.sources import encoding_of
 from transfer.formats.trees import FileTree, TreeFile, is_skipped, storable_name
 from transfer.formats.type_rules import type_by_rule
@@ -192,7 +193,7 @@ def project_of(path: Path) -> str:
     """The project of notes that name none: their folder, or the repository that they are about; empty for one note."""
     path = path.resolve()
     if path.name == _MEMORY_FOLDER and (about := claude_code.working_folder(path.parent)):
-        return claude_code.folder_name(about)
+        return folder_name(about)
     if path.name not in AGENT_FILES and path.parts[-2:] != (".cursor", "rules"):
         return path.name if path.is_dir() else ""
     repository = next((folder for folder in path.parents if (folder / ".git").exists()), None)

@@ -50,6 +50,7 @@ def edited_note(file: NoteFile, line: Line, around: Around) -> bytes:
     head, text, tail = _parts(file, line, fields)
     before = _valid_record({**(line["stored"].get("raw") or {}), "content": "as it was"})
     values = _edited_values(file, line, fields, before, around)
+    values = {name: value for name, value in values.items() if name == "updated_at" or not _is_same(name, line, before)}
     head = _with_own_fields(head, values)
     found = _record_of(file, head + text + tail, line)
     further = {name: value for name, value in values.items() if not _is_same(name, line, found)}

@@ -57,6 +57,8 @@ class NoteFile:
     imported: Mapping[str, Any] = field(default_factory=dict)
     project: str = ""
     """The project of a note that became no memory."""
+    pending: Mapping[str, Any] = field(default_factory=dict)
+    """The hash of a file that is being written in place of this one, and its fields, as in `imported`."""
 
     def as_json(self) -> dict[str, Any]:
         """The values to store: those that most files have are left out."""
@@ -74,6 +76,11 @@ class NoteFile:
     def complete(self, content: str) -> "NoteFile":
         """The file with all its bytes in itself, for a note that becomes no memory."""
         return self if self.whole else replace(self, whole=_pack(self.original(content)))
+
+    def read_again(self, known: "NoteFile") -> "NoteFile":
+        """This file, read in place of one that is known: with the fields that came from it, or were written to it."""
+        is_own = known.pending.get("digest") == self.digest
+        return replace(self, imported=known.pending.get("imported", {}) if is_own else known.imported)
 
     def text(self) -> str:
         """The text of a file that has all bytes in itself, with line feeds."""
@@ -99,6 +106,7 @@ _USUAL: dict[str, Any] = {
     "digest": "",
     "imported": {},
     "project": "",
+    "pending": {},
 }
 
 
@@ -106,7 +114,7 @@ def note_file_of(path: str, vault: str, data: bytes, encoding: str, body: str, *
     """The file of a note, given its bytes and the text of its memory; without a text, with all of its bytes."""
     plain = {"utf-8-sig": "utf-8", "utf-16": "utf-16-be" if data[:2] == b"\xfe\xff" else "utf-16-le"}
     encoding = plain.get(encoding, encoding)
-    digest = blake2b(data, digest_size=8).hexdigest()
+    digest = digest_of(data)
     found = NoteFile(path, vault, is_obsidian, encoding if encoding in _ENCODINGS else "utf-8", digest=digest)
     text = data.decode(found.encoding, errors="replace")
     found = replace(found, has_mark=text.startswith("\ufeff"), line_end=_line_end(text))
@@ -116,6 +124,11 @@ def note_file_of(path: str, vault: str, data: bytes, encoding: str, body: str, *
         if in_parts.original(body) == data:
             return in_parts
     return replace(found, whole=_pack(data))
+
+
+def digest_of(data: bytes) -> str:
+    """The hash by which a file is known to be as it was read."""
+    return blake2b(data, digest_size=8).hexdigest()
 
 
 def _line_end(text: str) -> str:
@@ -171,9 +184,18 @@ def is_safe_path(path: Any) -> bool:
 
 def with_note_file(memory: MemorySnapshot, note: NoteFile, *, edited: Collection[str] = ()) -> MemorySnapshot:
     """A memory with the file of its note, whose fields are as they came from it, but for those that were edited."""
-    imported = _hashes(memory) | {name: getattr(memory, own) for name, own in _STATE.items()}
-    imported = {name: value for name, value in imported.items() if value is not None}
+    imported = _imported_fields(memory)
     return with_file_as_it_is(memory, replace(note, imported=imported | dict.fromkeys(edited, _EDITED)))
+
+
+def pending_of(memory: MemorySnapshot, digest: str) -> dict[str, Any]:
+    """The `pending` of a file that is about to get the fields of a memory."""
+    return {"digest": digest, "imported": _imported_fields(memory)}
+
+
+def _imported_fields(memory: MemorySnapshot) -> dict[str, Any]:
+    imported = _hashes(memory) | {name: getattr(memory, own) for name, own in _STATE.items()}
+    return {name: value for name, value in imported.items() if value is not None}
 
 
 def with_file_as_it_is(memory: MemorySnapshot, note: NoteFile) -> MemorySnapshot:
