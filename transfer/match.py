@@ -4,11 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from django.db import connection, transaction
+from django.db.models import Q
 
 from access.models import AuditEvent
 from access.viewer import may_write_everything
 from categories.services import TooManyNewNamesError, Vocabulary
-from memories.models import Memory
+from memories.history import value_changes
+from memories.models import Memory, Project
+from memories.queries import visible_to
 from memories.records import MemoryRecord
 from memories.resolve import names_ensure, names_of
 from memories.snapshot import array_literal
@@ -126,6 +129,7 @@ def _key_of(run: ImportRun, one: Incoming) -> Key:
 
 def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
     stored, matched = _stored([key for key, _ in incoming]), Matched()
+    stored |= _moved_away(run, [one for one in incoming if one[0] not in stored])
     if run.observer:
         renamed = _renamed(run.observer, [one for one in incoming if one[0] not in stored])
         matched.renamed = {memory_id for memory_id, _ in renamed.values()}
@@ -166,6 +170,38 @@ def _renamed(observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]) 
         if project_id == key[0] and created_at == one.record.created_at and "created_at" not in one.found.volatile:
             found[key] = (memory_id, record_hash)
     return found
+
+
+def _moved_away(run: ImportRun, unknown: Sequence[tuple[Key, Incoming]]) -> dict[Key, tuple[int, str]]:
+    """Memories by the keys of records, from whose projects they were moved here to others that the viewer sees."""
+    found: dict[Key, tuple[int, str]] = {}
+    named = _known_at_places(run.observer, unknown) if run.observer else _known_elsewhere(run, unknown)
+    seen = visible_to(run.viewer).filter(pk__in=named).values_list("pk", "project_id", "record_hash")
+    for memory_id, project_id, record_hash in seen if named else ():
+        key = named[memory_id]
+        if project_id != key[0] and any(was == key[0] for was, _ in value_changes(memory_id, "project_id", run.viewer)):
+            found[key] = (memory_id, record_hash)
+    return found
+
+
+def _known_at_places(observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]) -> dict[int, Key]:
+    at_places = ((observer.memory_at(one.location), key) for key, one in unknown)
+    return {memory_id: key for memory_id, key in at_places if memory_id}
+
+
+def _known_elsewhere(run: ImportRun, unknown: Sequence[tuple[Key, Incoming]]) -> dict[int, Key]:
+    """Memories that earlier imports of the source brought, now in any project, by the names of records."""
+    if not unknown or not run.earlier_batches:
+        return {}
+    names = {key[2]: key for key, _ in unknown}
+    # memory_external_idx and memory_content_hash_idx begin with the project.
+    memories = Memory.objects.filter(
+        Q(external_id__in=names) | Q(external_id="", content_hash__in=names),
+        project_id__in=list(Project.objects.values_list("pk", flat=True)),
+        batch_id__in=run.earlier_batches,
+    )
+    rows = memories.values_list("pk", "external_id", "content_hash")
+    return {pk: names[external_id or content_hash] for pk, external_id, content_hash in rows}
 
 
 def refuse_edited(run: ImportRun, one: Incoming, memory_id: int, edit: str) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Protocol
 
 from django.conf import settings
@@ -92,7 +93,7 @@ class KnownProject:
     language: str
 
 
-@dataclass(slots=True)
+@dataclass
 class ImportRun:
     """A running import: its options, what it knows of names, and its counts."""
 
@@ -127,6 +128,13 @@ class ImportRun:
         Those who may not change the whole vocabulary may add no more to it than by other writes.
         """
         return None if self.viewer.curated_project_ids is None else settings.MAX_NEW_NAMES
+
+    @cached_property
+    def earlier_batches(self) -> list[int]:
+        """The earlier imports of the same source."""
+        own = ImportBatch.objects.filter(pk=self.batch_id).values("origin")
+        done = ImportBatch.objects.filter(origin__in=own, state=ImportBatch.State.DONE).exclude(pk=self.batch_id)
+        return list(done.values_list("pk", flat=True))
 
     def note(self, location: str, text: str) -> None:
         """Report something about a record that is stored all the same."""

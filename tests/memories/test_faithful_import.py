@@ -1,5 +1,6 @@
 """Imports as a whole: validity follows from notes, links find notes that arrive later, an error is one note's."""
 
+import json
 from datetime import UTC
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from access.viewer import Viewer
 from explorer.links import memory_url
 from explorer.memory.page import MemoryPage
-from memories.models import Memory, MemoryLink
+from memories.models import Memory, MemoryLink, Project
 from memories.queries import memory_details
+from memories.records import MemoryChanges
+from memories.services import memory_update
 from tests.memories.imports import batch_counts, last_batch, run
 from tests.memories.imports import failing as failing_run
 from tests.memories.test_following import EVERYTHING, follow, read
@@ -311,3 +314,27 @@ def test_another_folder_of_the_same_name_has_lost_nothing(vault):
         (vault.root / f"{n}.md").rename(vault.root / f"other {n}.md")
         vault(f"other {n}.md", f"Something else altogether, which is number {n} here.")
     assert "no longer in it" not in run(vault.root)
+
+
+@pytest.mark.parametrize("has_id", [True, False])
+def test_record_of_a_memory_that_was_moved_here_is_refused_and_not_stored_twice(tmp_path, has_id):
+    path = tmp_path / "notes.jsonl"
+    names = ("leaf", "crane") if has_id else ("", "")
+    lines = [{"content": f"A note {place}.", "id": name} for place, name in enumerate(names)]
+
+    def imported(project="one"):
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        run(path, project=project)
+        return batch_counts(last_batch())
+
+    imported()
+    Project.objects.create(slug="two", name="two")
+    memory = Memory.objects.get(content="A note 1.")
+    memory_update(memory_id=memory.pk, changes=MemoryChanges(project="two"), viewer=EVERYTHING)
+    assert imported() == (2, 0, 0, 2, 0)
+    lines[1]["summary"] = "More of it."
+    assert imported() == (2, 0, 0, 1, 1)
+    assert "was edited since it was imported" in str(last_batch().report)
+    # In another project it is a copy, not a move.
+    assert imported("three") == (2, 2, 0, 0, 0)
+    assert list(Memory.objects.filter(content="A note 1.").values_list("project__slug", flat=True)) == ["two", "three"]

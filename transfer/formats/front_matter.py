@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
+from memories.dates import AmbiguousDateError, date_value
 from memories.records import MemoryRecord
-from transfer.formats.dates import AmbiguousDateError, date_value
 from transfer.formats.states import STATE_WORDS, read_status
 from web.validation import shown
 
