@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Max, Q
 
 from access.models import AuditEvent
 from access.viewer import may_write_everything
 from categories.services import TooManyNewNamesError, Vocabulary
+from curation.models import CurationChange
 from memories.history import value_changes
 from memories.models import Memory, Project
 from memories.queries import visible_to
@@ -243,10 +245,25 @@ def edited_since_import(memory_ids: Sequence[int]) -> dict[int, str]:
             " ORDER BY subject_id, id DESC",
             [list(memory_ids)],
         )
-        return {
-            memory_id: f"by {_DOORS.get(door, door)} on {at:%Y-%m-%d %H:%M} UTC"
-            for memory_id, door, at in cursor.fetchall()
-        }
+        edits = {memory_id: (door, at) for memory_id, door, at in cursor.fetchall()}
+    edits = _edited_together(memory_ids) | edits
+    return {pk: f"by {_DOORS.get(door, door)} on {at:%Y-%m-%d %H:%M} UTC" for pk, (door, at) in edits.items()}
+
+
+def _edited_together(memory_ids: Sequence[int]) -> dict[int, tuple[str, datetime]]:
+    """Memories whose types, projects, dates, authors or validity were changed with others since their last import."""
+    # curationchange_memory_gin.
+    changes = CurationChange.objects.filter(
+        action=CurationChange.Action.COLUMNS, memory_ids__overlap=list(memory_ids), curation__undone_at=None
+    ).order_by("pk")
+    rows = list(changes.values_list("memory_ids", "curation__door", "curation__at"))
+    if not rows:
+        return {}
+    imports = AuditEvent.objects.filter(subject_type="memory", subject_id__in=memory_ids, batch__isnull=False)
+    imported = dict(imports.order_by("subject_id").values_list("subject_id").annotate(Max("at")))
+    asked = set(memory_ids)
+    found = ((pk, door, at) for ids, door, at in rows for pk in asked.intersection(ids or ()))
+    return {pk: (door, at) for pk, door, at in found if pk not in imported or imported[pk] < at}
 
 
 _DOORS = {"page": "the page", "api": "the API", "mcp": "an agent", "admin": "the admin", "command": "a command"}

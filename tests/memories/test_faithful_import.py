@@ -6,6 +6,8 @@ from datetime import UTC
 import pytest
 
 from access.viewer import Viewer
+from curation.schemas import Retag
+from curation.services import curation_apply, curation_undo
 from explorer.links import memory_url
 from explorer.memory.page import MemoryPage
 from memories.models import Memory, MemoryLink, Project
@@ -338,3 +340,24 @@ def test_record_of_a_memory_that_was_moved_here_is_refused_and_not_stored_twice(
     # In another project it is a copy, not a move.
     assert imported("three") == (2, 2, 0, 0, 0)
     assert list(Memory.objects.filter(content="A note 1.").values_list("project__slug", flat=True)) == ["two", "three"]
+
+
+def test_what_was_edited_together_stays_when_its_record_changes(vault):
+    for name in "abcd":
+        vault(f"{name}.md", f"A note about {name}.")
+    run(vault.root, project="one")
+    ids = [number("a.md"), number("b.md")]
+    curation_apply(operation=Retag(memories=ids, set_type="decision"), viewer=EVERYTHING)
+    undone = curation_apply(operation=Retag(memories=[number("c.md")], set_type="decision"), viewer=EVERYTHING)
+    curation_undo(curation_id=undone.curation.pk, viewer=EVERYTHING)
+    for name in "abcd":
+        vault(f"{name}.md", f"Another note about {name}.")
+    run(vault.root, project="one")
+    assert batch_counts(last_batch()) == (4, 0, 2, 0, 2)
+    assert Memory.objects.get(external_id="a.md").memory_type == "decision"
+    run(vault.root, project="one", overwrite=True)
+    assert Memory.objects.get(external_id="a.md").memory_type == "note"
+    # The import is the last word until the next edit.
+    vault("a.md", "A third note about a.")
+    run(vault.root, project="one")
+    assert batch_counts(last_batch()) == (4, 0, 1, 3, 0)
