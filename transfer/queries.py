@@ -53,11 +53,6 @@ def sample_batch() -> ImportBatch | None:
     return _filled().filter(origin=str(SAMPLE)).defer("report").order_by("pk").first()
 
 
-def only_sample() -> ImportBatch | None:
-    """The import of the sample, if nothing else was imported."""
-    return None if _filled().exclude(origin=str(SAMPLE)).exists() else sample_batch()
-
-
 def changed_by(batch: ImportBatch | None, viewer: Viewer) -> list[Memory]:
     """The first memories that an import changed, of those that the viewer may open."""
     if batch is None or not batch.updated:
