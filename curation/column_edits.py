@@ -111,7 +111,7 @@ def _changes_of(operation: Retag, viewer: Viewer) -> Iterator[_Change]:
     if operation.set_date:
         yield partial(_set_date, lambda memory_id, moment: operation.set_date)
     if operation.shift_date:
-        yield partial(_set_date, partial(_shifted, operation.shift_date))
+        yield partial(_set_date, partial(_moved_moment, operation.shift_date))
     for name in ("valid_from", "valid_to"):
         if value := getattr(operation, f"set_{name}"):
             yield partial(_set_column, name, None if value == NO_DATE else value)
@@ -131,7 +131,7 @@ def _set_date(moved: Callable[[int, datetime], datetime | None], memory_id: int,
         row["happened_at"] = row["created_at"]
 
 
-def _shifted(shift: str, memory_id: int, moment: datetime) -> datetime:
+def _moved_moment(shift: str, memory_id: int, moment: datetime) -> datetime:
     match = _SHIFT.fullmatch(shift)
     if match is None:
         raise ValueError(f"{shift} is not a shift")
@@ -246,13 +246,13 @@ class ColumnNames:
             if name in _MOMENTS and changed:
                 yield label, self._span(name, changed, "before"), self._span(name, changed, "after"), len(changed)
                 continue
-            pairs = Counter(pair for edit in changed for pair in self._pairs(name, edit))
+            pairs = Counter(pair for edit in changed for pair in self._value_pairs(name, edit))
             for (before, after), count in pairs.most_common(_PAIRS):
                 yield label, before, after, count
             if rest := sum(pairs.values()) - sum(count for _, count in pairs.most_common(_PAIRS)):
                 yield label, "others", "others", rest
 
-    def _pairs(self, name: str, edit: ColumnEdit) -> list[tuple[str, str]]:
+    def _value_pairs(self, name: str, edit: ColumnEdit) -> list[tuple[str, str]]:
         before, after = edit.before[name], edit.after[name]
         if name != "authors":
             return [(self.text(name, before), self.text(name, after))]
