@@ -134,7 +134,7 @@ def curation_apply(*, operation: Operation, viewer: Viewer, settles: bool = True
     """
     _require_scope(operation.verb, viewer)
     _limit_names(operation, viewer)
-    with _exclusive():
+    with exclude_writers():
         prepared = prepare(operation, viewer)
         if operation.token and operation.token != prepared.plan.token:
             raise PlanChangedError(prepared.plan)
@@ -152,7 +152,7 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
         raise CurationForbiddenError
     # Before the lock on the vocabulary, in the order of those who decide about a suggestion.
     accepted = accepted_as(curation_id)
-    with _exclusive():
+    with exclude_writers():
         curation = visible_curation(curation_id, viewer)
         _require_scope(curation.verb, viewer)
         _refuse_undo(curation, viewer)
@@ -194,7 +194,7 @@ def _require_scope(verb: str, viewer: Viewer) -> None:
 
 
 @contextmanager
-def _exclusive() -> Iterator[None]:
+def exclude_writers() -> Iterator[None]:
     """A transaction that excludes other curations and writers of memories. Raises CurationBusyError."""
     try:
         with transaction.atomic():

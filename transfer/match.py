@@ -147,8 +147,13 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
             matched.new.append(one)
             continue
         run.numbers.remember(one.stored, known[0])
+        if one.found.names and known[0] in run.archived_as_gone:
+            run.note(one.location, f"is there again: its memory #{known[0]} is no longer archived")
+            run.returned.add(known[0])
         if one.stored is None and known[1] == one.record_hash:
-            run.tally.unchanged += 1
+            # A memory that is restored is changed by that.
+            run.tally.updated += known[0] in run.returned
+            run.tally.unchanged += known[0] not in run.returned
             settled(run, [(one, known[0])])
         else:
             matched.changed.append((one, known[0]))

@@ -43,6 +43,7 @@ from transfer.copies import copied
 from transfer.formats.base import Reading
 from transfer.formats.states import read_status
 from transfer.match import Matched, Matcher, edited_since_import, project_of, refuse_edited, settled
+from transfer.renames import listed_gone, restore_returned
 from transfer.rows import Row, rows_finish, rows_write
 from transfer.state import ImportCounts, ImportObserver, ImportRun, WriteOptions
 from transfer.vocabulary import deferred_write
@@ -106,11 +107,9 @@ def records_write(
             update_statistics(_SEARCHED)
     run.tally.made = dict(run.vocabulary.made)
     if gone:
-        run.tally.gone_notes = [
-            {"id": one.id, "title": one.title, "place": one.external_id}
-            for one in run.renames.gone.values()
-            if one.state != Memory.State.SUPERSEDED
-        ]
+        tally = run.tally
+        counts = {"same": tally.unchanged + len(run.returned), "changed": tally.updated - len(run.returned)}
+        tally.gone_notes = listed_gone(run.renames, run.origin, run.used, **counts)
     return run.tally
 
 
@@ -183,6 +182,7 @@ class _BlockWriter:
         """Write what relates memories, now that all are stored."""
         dangling_names_resolve(self._called, self._run.viewer)
         self._supersede()
+        restore_returned(self._run.returned, self._run.viewer, self._run.batch_id)
         sessions_date(self._changed_sessions)
         if self._run.tally.created:
             outbox_add_batch(self._run.batch_id)
