@@ -21,9 +21,9 @@ _SHORTEST = 20
 _MOST_GONE = 5_000
 _SUFFIXES = (".md", ".markdown", ".mdc")
 _PRESENT = (Memory.State.ACTIVE, Memory.State.PROPOSED, Memory.State.SUPERSEDED)
-# Notes of an earlier import that may be missing in a folder, and in an upload, which is known by its name alone.
-_MOST_OF_FOLDER, _MOST_OF_UPLOAD = 0.75, 0.5
-# Of the notes of an upload that were there before, those whose texts are the same.
+# The share of the notes of an earlier import that may be missing in the same source.
+_MOST_MISSING = 0.75
+# The least share of the notes of an upload that were there before whose texts are the same.
 _SAME_TEXTS = 1 / 3
 
 
@@ -46,6 +46,8 @@ class Renames:
         self._ids = gone
         self._gone: dict[int, GoneNote] | None = None
         self._by_content: dict[tuple[int, str], list[int]] = defaultdict(list)
+        self.renamed = 0
+        """How many were found under another name."""
 
     @property
     def gone(self) -> dict[int, GoneNote]:
@@ -64,6 +66,7 @@ class Renames:
         if not self.gone or len(content) < _SHORTEST:
             return None
         found = next((one for one in self._by_content[project_id, content] if one in self.gone), None)
+        self.renamed += found is not None
         return self.gone.pop(found) if found else None
 
 
@@ -93,11 +96,10 @@ def earlier_notes(origin: str, places: Collection[str], viewer: Viewer) -> list[
             # Two uploads of one name may be of two sources, so that each import is judged by itself.
             source = batch_id if is_upload(origin) else None
             sources[source].append((pk, place in known or name in known, state))
-    most = _MOST_OF_UPLOAD if is_upload(origin) else _MOST_OF_FOLDER
     gone: list[int] = []
     for found in sources.values():
         there = [is_there for _, is_there, state in found if state != Memory.State.ARCHIVED]
-        if there and there.count(False) <= most * len(there):
+        if there and there.count(False) <= _MOST_MISSING * len(there):
             gone += [pk for pk, is_there, _ in found if not is_there]
     return gone
 
@@ -107,13 +109,13 @@ def listed_gone(
 ) -> list[dict[str, object]]:
     """The notes that an import of a source did not find any more, in the projects that it wrote to.
 
-    `same` and `changed` are the numbers of notes that it had before: an upload most of whose texts differ is taken for
-    another source with notes of the same names.
+    `same` and `changed` are the numbers of notes that it had before. An upload is known by its name alone: it is taken
+    for another source if most of the notes are gone, or have other texts.
     """
-    if is_upload(origin) and same < _SAME_TEXTS * (same + changed):
-        return []
     present = (Memory.State.ACTIVE, Memory.State.PROPOSED)
     gone = [one for one in renames.gone.values() if one.state in present and one.project_id in project_ids]
+    if is_upload(origin) and (len(gone) > same + changed or same < _SAME_TEXTS * (same + changed)):
+        return []
     return [{"id": one.id, "title": one.title, "place": one.external_id} for one in gone]
 
 

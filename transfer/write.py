@@ -108,7 +108,8 @@ def records_write(
     run.tally.made = dict(run.vocabulary.made)
     if gone:
         tally = run.tally
-        counts = {"same": tally.unchanged + len(run.returned), "changed": tally.updated - len(run.returned)}
+        same_texts = len(run.returned) + run.renames.renamed
+        counts = {"same": tally.unchanged + same_texts, "changed": max(0, tally.updated - same_texts)}
         tally.gone_notes = listed_gone(run.renames, run.origin, run.used, **counts)
     return run.tally
 
