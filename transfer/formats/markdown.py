@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from categories.paths import MAX_DEPTH
+from memories.dates import DateOrder, date_value, read_moment
 from memories.records import MAX_CONTENT, MAX_LIST, MAX_TAG
 from text.highlight import first_heading, heading_text
 from transfer.formats import claude_code, notion
@@ -34,7 +35,6 @@ from transfer.formats.base import (
     UnreadableFileError,
     read_guarded,
 )
-from transfer.formats.dates import DateOrder, date_value, read_moment
 from transfer.formats.decisions import decision_fields
 from transfer.formats.front_matter import FURTHER, further_fields, page_properties, read_front_matter, record_fields
 from transfer.formats.importer import Following, Importer
