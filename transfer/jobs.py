@@ -23,6 +23,7 @@ from django.utils import timezone
 from access.keys import live_keys
 from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer, may_write_everything, viewer_of_key, viewer_of_user
+from memories.import_names import SAMPLE
 from memories.models import FollowedSource, ImportBatch, Memory, Project
 from memories.records import MAX_PROJECT, slug_name
 from text.formatting import legible
@@ -35,8 +36,6 @@ from web.processes import start_once
 
 State = ImportJob.State
 
-# The sample memories of an invented team.
-SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 # A job that was not renewed for this long was interrupted.
 _LOST = timedelta(seconds=60)
 _LOCK = "imports.lock"

@@ -11,7 +11,7 @@ from search.engines.index.engine import IndexEngine
 from search.engines.index.segments import Segment
 from search.engines.vectors import writer
 from search.unified import legs
-from tests.corpus import bring_in
+from tests.corpus import bring_in, spread_over_imports
 from tests.database import fill
 from tests.map_corpus import put_on_map
 from tests.oracle import load_documents
@@ -80,6 +80,7 @@ def corpus(request, db, engine, index, tmp_path):
 
     def build():
         bring_in(tmp_path)
+        spread_over_imports()
         put_on_map()
         recall_some()
         documents = load_documents()
