@@ -5,17 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import PurePosixPath
 
-from django.conf import settings
-
 from access.models import AuditEvent
 from access.viewer import Viewer, may_write_everything
 from categories.names import DataRevision
+from memories.invented_team import is_sample
 from memories.models import FollowedSource, ImportBatch
 from text.formatting import day_label
 from web.cache import RevisionCache
 
-# The memories of an invented team.
-SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 # With more imports than these the names are read again.
 _KEPT = 10_000
 
@@ -30,7 +27,7 @@ class _Import:
 
     def name(self, pk: int, viewer: Viewer, zone: tzinfo) -> str:
         day = day_label(self.started_at, zone)
-        if self.origin == str(SAMPLE):
+        if is_sample(self.origin):
             return f"The sample, {day}"
         is_own = (viewer.user_id, viewer.api_key_id) in self.makers and (viewer.user_id or viewer.api_key_id)
         if is_own or may_write_everything(viewer):
@@ -54,7 +51,7 @@ def import_labels(ids: Iterable[int], viewer: Viewer, zone: tzinfo, revision: Da
     if missing := wanted - known.keys():
         if len(known) > _KEPT:
             known.clear()
-        known.update(_read(missing))
+        known.update(_imports_by_id(missing))
     return {pk: one.name(pk, viewer, zone) for pk in wanted if (one := known.get(pk))}
 
 
@@ -64,17 +61,17 @@ def import_label(batch: ImportBatch | None, viewer: Viewer) -> str:
         return ""
     # Those who may write everything read every name, and those who may not write made no import.
     has_own = "write" in viewer.scopes and not may_write_everything(viewer)
-    return _named(batch, _makers([batch.pk]) if has_own else {}).name(batch.pk, viewer, viewer.timezone)
+    return _import_of(batch, _makers([batch.pk]) if has_own else {}).name(batch.pk, viewer, viewer.timezone)
 
 
-def _read(ids: Iterable[int]) -> dict[int, _Import]:
+def _imports_by_id(ids: Iterable[int]) -> dict[int, _Import]:
     wanted = sorted(ids)
     makers = _makers(wanted)
     found = ImportBatch.objects.filter(pk__in=wanted).only("origin", "format", "started_at")
-    return {batch.pk: _named(batch, makers) for batch in found}
+    return {batch.pk: _import_of(batch, makers) for batch in found}
 
 
-def _named(batch: ImportBatch, makers: Mapping[int, set[tuple[int | None, int | None]]]) -> _Import:
+def _import_of(batch: ImportBatch, makers: Mapping[int, set[tuple[int | None, int | None]]]) -> _Import:
     return _Import(batch.origin, batch.format, batch.started_at, frozenset(makers.get(batch.pk, ())))
 
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from access.models import AuditEvent
 from access.viewer import Viewer, may_write_everything
-from memories.import_names import SAMPLE
+from memories.invented_team import SAMPLE_STORED
 from memories.models import ImportBatch, Memory
 from memories.queries import visible_to
 from search.facets import DEFAULT_STATES
@@ -51,12 +51,12 @@ def imported_paths() -> frozenset[str]:
 
 def sample_batch() -> ImportBatch | None:
     """The import of the sample, if it was not undone."""
-    return _filled().filter(origin=str(SAMPLE)).defer("report").order_by("pk").first()
+    return _filled().filter(origin__endswith=SAMPLE_STORED).defer("report").order_by("pk").first()
 
 
 def only_sample() -> ImportBatch | None:
     """The import of the sample, if nothing else was imported."""
-    return None if _filled().exclude(origin=str(SAMPLE)).exists() else sample_batch()
+    return None if _filled().exclude(origin__endswith=SAMPLE_STORED).exists() else sample_batch()
 
 
 def changed_by(batch: ImportBatch | None, viewer: Viewer) -> list[Memory]:

@@ -21,7 +21,7 @@ from access.services import key_rights
 from access.viewer import Viewer, may_write_everything, viewer_of_user
 from explorer.http import PageRequest, page_response, page_viewer, private, wants_fragment
 from explorer.links import import_url
-from memories.import_names import SAMPLE
+from memories.invented_team import SAMPLE, is_sample
 from text.formatting import memories as memories_text
 from text.formatting import when_text
 from transfer.discover import discoveries
@@ -98,9 +98,9 @@ def import_context(request: HttpRequest, viewer: Viewer) -> dict[str, object]:
         "open": imports_open(viewer) if allowed else (),
         "past": batches,
         "jobs": jobs,
-        "sample_origin": str(SAMPLE),
         **past_functions(now, viewer.timezone),
         "sample": sample,
+        "sample_url": import_url(str(sample.pk)) if sample else "",
         "is_empty": is_empty(viewer),
         "max_upload": MAX_UPLOAD,
         "part_size": PART,
@@ -236,6 +236,7 @@ def past_functions(now: datetime, zone: tzinfo) -> dict[str, object]:
         "outcome_of": outcome_of,
         "failure_text": failure_text,
         "label_of": label_of,
+        "is_sample": is_sample,
     }
 
 

@@ -25,6 +25,7 @@ from explorer.links import (
     why_not_url,
 )
 from explorer.markdown import note_key, render_markdown
+from memories.invented_team import is_sample
 from memories.models import Memory
 from memories.queries import MemoryDetail, ResolvedLink, memory_version
 from search.query import SearchQuery
@@ -120,6 +121,11 @@ class MemoryPage:
     @property
     def similar_url(self) -> str:
         return similar_url(self.detail.memory.pk, self.query)
+
+    @property
+    def is_of_sample(self) -> bool:
+        batch = self.detail.memory.project.batch
+        return batch is not None and is_sample(batch.origin)
 
     @property
     def version(self) -> str:

@@ -10,7 +10,7 @@ from access.keys import make_key
 from access.viewer import command_viewer
 from agent_tools import asgi
 from memories.embedding import query
-from memories.import_names import SAMPLE
+from memories.invented_team import SAMPLE
 from memories.models import Memory, Project
 from tests.corpus import bring_in as bring_in_memories
 from tests.database import fill

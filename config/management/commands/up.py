@@ -31,7 +31,7 @@ from config.backup_schedule import scheduled_backups
 from memories import recalls
 from memories.embedding.installation import can_install
 from memories.embedding.models import missing_packages
-from memories.import_names import SAMPLE
+from memories.invented_team import SAMPLE
 from memories.models import Memory, Project
 from search.engines.index import follower as indexer
 from search.engines.index import store
