@@ -20,11 +20,14 @@ from django.utils.timezone import get_default_timezone
 from django_htmx.middleware import HtmxDetails
 
 from access.viewer import Viewer, viewer_of_user
+from categories.models import ConceptLink, EntityLink
 from explorer.page_query import Arrangement, PageQuery
+from memories.queries import visible_to
 from search.query import ALIASES
 from search.saved_views import default_view_id, openable_views
 from text.formatting import number, zone_names
 from web import command_line
+from web.cache import RevisionCache
 from web.params import Pair, Params, pairs_of
 from web.templates import render_block
 from web.timing import Stopwatch, server_timing
@@ -33,6 +36,8 @@ from web.validation import Problem
 TIMEZONE_COOKIE = "timezone"
 _FACETS_COOKIE = "facets"
 _TRACKING = re.compile(r"utm_\w+|fbclid|gclid|msclkid|mc_[ce]id")
+# The menu may be this late to show a page that has got its first content.
+_analyses = RevisionCache[frozenset[int] | None, frozenset[str]](1_000, seconds=60)
 _YEAR = 365 * 24 * 60 * 60
 
 Extra = TypeVar("Extra", bound=Params)
@@ -79,6 +84,7 @@ def menu(request: HttpRequest) -> dict[str, Callable[[], object] | str]:
         "may_write": lambda: "write" in viewer().scopes,
         "may_administer": lambda: "admin" in viewer().scopes,
         "default_view": cache(lambda: _default_view(viewer())),
+        "analyses": cache(lambda: _analyses.get_or_make(viewer().project_ids, lambda: _find_analyses(viewer()))),
         "command": command_line.command("").strip(),
     }
 
@@ -87,6 +93,17 @@ def _default_view(viewer: Viewer) -> int | None:
     """The saved view that a person begins with; None without one, or if they may no longer open it."""
     view_id = default_view_id(viewer.user_id) if viewer.user_id else None
     return view_id if view_id is not None and openable_views(viewer, only=view_id) else None
+
+
+def _find_analyses(viewer: Viewer) -> frozenset[str]:
+    """The pages of analyses that have something to show."""
+    visible = visible_to(viewer)
+    found = {"compare"} if visible.exists() else set()
+    if any(links.objects.filter(memory__in=visible).exists() for links in (EntityLink, ConceptLink)):
+        found.add("graph")
+    if visible.filter(session__isnull=False).exists():
+        found.add("sessions")
+    return frozenset(found)
 
 
 def request_pairs(request: HttpRequest) -> list[Pair]:

@@ -18,6 +18,7 @@ urlpatterns = [
     path("explore/matrix/", compare_view.matrix_page, name="matrix"),
     path("explore/facets/", query_views.arrange_facets, name="arrange"),
     path("explore/text/", query_views.edit_text, name="text"),
+    path("explore/names/", query_views.explain_names, name="names"),
     path("explore/why-not/", query_views.explain_absence, name="why_not"),
     path("compare/", compare_view.compare_slices, name="compare"),
     path("map/", map_view.open_map, name="map"),

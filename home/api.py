@@ -42,8 +42,18 @@ class OverviewMemory(BaseModel):
     url: str
 
 
+class ArrivalsReply(BaseModel):
+    """The memories that imports brought since, whatever their own dates are."""
+
+    count: int
+    imports: int = Field(description="The number of imports.")
+    first: datetime | None = Field(description="The date of the oldest of them.")
+    last: datetime | None = Field(description="The date of the newest of them.")
+
+
 class NewsReply(BaseModel):
     memory: OverviewMemory
+    reason: str = Field(description="`replaces`, `pinned`, `important`, `decision` or `changed`.")
     replaces: OverviewMemory | None
 
 
@@ -84,7 +94,8 @@ class OverviewReply(BaseModel):
     states: list[SliceReply] = Field(description="Memories superseded, archived or deleted since, by state.")
     projects: list[SliceReply] = Field(description="The projects with the most changes.")
     contributors: list[ContributorReply]
-    news: list[NewsReply]
+    arrivals: ArrivalsReply
+    news: list[NewsReply] = Field(description="Memories to read first: new to the caller, and important.")
     newest: list[ProjectNewsReply] = Field(description="The largest projects.")
     questions: list[QuestionsReply] = Field(description="Open suggestions by kind.")
     views: list[SliceReply] = Field(description="Saved views.")
@@ -122,9 +133,16 @@ def overview_read(request: ApiRequest) -> OverviewReply:
             ContributorReply(kind=one.kind, written=shown(one.written), changed=shown(one.changed))
             for one in found.contributors
         ],
+        arrivals=ArrivalsReply(
+            count=found.arrivals.count,
+            imports=found.arrivals.imports,
+            first=found.arrivals.first,
+            last=found.arrivals.last,
+        ),
         news=[
             NewsReply(
                 memory=_memory(request, item.memory),
+                reason=item.reason,
                 replaces=_memory(request, item.replaces) if item.replaces else None,
             )
             for item in found.news

@@ -17,9 +17,9 @@ from curation.suggestions.params import ReviewQuery, kind_labels
 from curation.suggestions.queries import counts_by_kind
 from explorer.links import explore_url
 from explorer.listings import Listed, ListedSession, SessionsRequest, list_sessions
+from home.news import READ_FIRST, Arrivals, News, arrivals_since, memories_by_id, memory_ids, read_first
 from memories.embedding.vectors import EmbeddedShare, memory_progress
 from memories.models import EmbeddingModel, Memory
-from memories.queries import visible_to
 from search.facets import FACET, FacetValue
 from search.histogram import Histogram
 from search.listings import date_histograms, days_since, totals
@@ -34,14 +34,11 @@ from web.params import Params, Value
 
 # Changes are shown since then where nobody looked before.
 FIRST_SPAN = "7d"
-_NEWS = 5
 _LISTED = 6
 _TYPES = 5
 _MONTHS = 24
 STRIP_WEEKS = 53
 _COVERED = ("category", "concept", "entity")
-# Changes of what one believes come first.
-_READ_FIRST = "decision"
 
 
 class HomeRequest(Params):
@@ -77,14 +74,6 @@ class Contributor:
     kind: str
     written: Slice
     changed: Slice
-
-
-@dataclass(frozen=True, slots=True)
-class News:
-    """A memory to read first, and the older one that it replaces."""
-
-    memory: Memory
-    replaces: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +120,8 @@ class Overview:
     """Memories that were superseded, archived or deleted since, by state."""
     projects: tuple[Slice, ...]
     contributors: tuple[Contributor, ...]
+    arrivals: Arrivals
+    """Memories that imports brought since, whatever their own dates are."""
     news: tuple[News, ...]
     growth: Histogram
     """All memories over time, without early times that hold hardly anything."""
@@ -188,6 +179,7 @@ def _overview(viewer: Viewer, first: datetime, now: datetime, views: tuple[Opena
     everything, lately, fresh = SearchQuery(), SearchQuery(updated_since=since), SearchQuery(date_from=since)
     corpus = _counted(everything, viewer)
     changed = _counted(lately.with_(sort=Sort.UPDATED), viewer)
+    arrivals = arrivals_since(first, viewer)
     growth = corpus.histogram or Histogram()
     serving = EmbeddingModel.objects.filter(state=EmbeddingModel.State.SERVING).first()
     progress = memory_progress(data_revision(), serving.pk) if serving else None
@@ -204,7 +196,8 @@ def _overview(viewer: Viewer, first: datetime, now: datetime, views: tuple[Opena
         ),
         projects=_parts(changed, "project"),
         contributors=_contributors(changed, fresh, viewer),
-        news=_news(viewer, changed),
+        arrivals=arrivals,
+        news=read_first(viewer, changed, first, arrivals),
         growth=growth,
         days=days_since(everything, strip_start(local_time(now, viewer.timezone).date()), viewer),
         types=_by_bar(_parts(corpus, "type")[:_TYPES], growth, viewer),
@@ -282,29 +275,6 @@ def _contributors(changed: SearchResult, fresh: SearchQuery, viewer: Viewer) -> 
 # --- memories ----------------------------------------------------------------------------------------------------
 
 
-def _news(viewer: Viewer, changed: SearchResult) -> tuple[News, ...]:
-    """Changed memories to read first: those that replace others, decisions, then the last changed."""
-    query = changed.query.with_(page_size=_NEWS)
-    decisions = query.only("type", _READ_FIRST)
-    replaced = _memories(viewer, _ids(query.with_(state=(Memory.State.SUPERSEDED.value,)), viewer))
-    older = {memory.superseded_by_id: memory for memory in replaced if memory.superseded_by_id}
-    has_decisions = any(value.value == _READ_FIRST and value.count for value in _values(changed, "type"))
-    ids = [*older, *(_ids(decisions, viewer) if has_decisions else ()), *_ids(query, viewer)]
-    first = [memory for memory in _memories(viewer, dict.fromkeys(ids)) if memory.state in ("active", "proposed")]
-    return tuple(News(memory, older.get(memory.pk)) for memory in first[:_NEWS])
-
-
-def _ids(query: SearchQuery, viewer: Viewer) -> list[int]:
-    return [hit.id for hit in run(query, viewer, include_facets=False, detail=HitDetail.INDEX).hits]
-
-
-def _memories(viewer: Viewer, ids: Sequence[int] | dict[int, None]) -> list[Memory]:
-    """The memories that the viewer may open, in the order of their ids here, without their long texts."""
-    wanted = list(ids)
-    rows = visible_to(viewer).select_related("project").defer("content", "summary", "terms", "raw").in_bulk(wanted)
-    return [rows[pk] for pk in wanted if pk in rows]
-
-
 def _newest(parts: Sequence[Slice], viewer: Viewer, now: datetime) -> tuple[ProjectNews, ...]:
     """Projects with their newest memories, and their memories by month."""
     local = local_time(now, viewer.timezone)
@@ -317,7 +287,9 @@ def _newest(parts: Sequence[Slice], viewer: Viewer, now: datetime) -> tuple[Proj
         counts: dict[str, int] = {}
         for bar in drawn.bars:
             counts[bar.first[:7]] = counts.get(bar.first[:7], 0) + bar.count
-        newest = next(iter(_memories(viewer, _ids(part.query.with_(page_size=1, sort=Sort.NEWEST), viewer))), None)
+        newest = next(
+            iter(memories_by_id(viewer, memory_ids(part.query.with_(page_size=1, sort=Sort.NEWEST), viewer))), None
+        )
         found.append(ProjectNews(part, newest, tuple(counts.get(month, 0) for month in months)))
     return tuple(found)
 
@@ -360,7 +332,7 @@ def _ideas(corpus: SearchResult, viewer: Viewer) -> tuple[Idea, ...]:
         found = run(query.with_(text=name), viewer, include_facets=False, detail=HitDetail.NONE)
         ideas.append(Idea(name, _slice(found), f"Plain words: {found.matched_by}."))
     if types := _values(corpus, "type"):
-        chosen = next((value for value in types if value.value == _READ_FIRST), types[0])
+        chosen = next((value for value in types if value.value == READ_FIRST), types[0])
         (found_types,) = _sliced([(query.with_(type=(chosen.value,), since="1y"), "")], viewer)
         ideas.append(Idea(as_text(found_types.query), found_types, "Filters alone: one type, the last year."))
     if tags := _values(corpus, "tag"):

@@ -15,6 +15,7 @@ from explorer.links import Link, explore_url, filter_url
 from explorer.listings import SessionsRequest
 from explorer.sessions.page import build_sessions, sessions_url
 from explorer.views.page import new_link
+from home.news import Arrivals
 from home.overview import FIRST_SPAN, STRIP_WEEKS, Overview, Slice, strip_start
 from search.histogram import bucket_end
 from search.query import Interval
@@ -80,6 +81,7 @@ def home_context(
     rows = build_sessions(found.sessions, SessionsRequest(), zone).rows
     return {
         "found": found,
+        "arrivals": _arrivals_text(found.arrivals, now, zone),
         "since": _span_text(span) if (span := span_of(asked, last_visit)) else _since_text(found.first, now, zone),
         "last_visit": _moment_text(last_visit, zone) if last_visit else "",
         "spans": _spans(asked, last_visit),
@@ -225,6 +227,18 @@ def _colours(types: Sequence[str]) -> list[str]:
 
 
 # --- times -------------------------------------------------------------------------------------------------------
+
+
+def _arrivals_text(arrivals: Arrivals, now: datetime, zone: tzinfo) -> tuple[str, str]:
+    """Whether all of it came today, and the dates that it carries, in words; both may be empty."""
+    if not (arrivals.first and arrivals.last and arrivals.since):
+        return "", ""
+    today, first, last = (local_time(at, zone).date() for at in (now, arrivals.first, arrivals.last))
+    came = "today" if local_time(arrivals.since, zone).date() == today else ""
+    if first == last:
+        return came, "" if last == today else f", dated {day_text(last)}"
+    begin, end = (f"{MONTHS[day.month - 1]} {day.year}" for day in (first, last))
+    return came, f", dated {begin}" + (f" to {end}" if begin != end else "")
 
 
 def _since_text(moment: datetime, now: datetime, zone: tzinfo) -> str:

@@ -8,13 +8,14 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from access.viewer import may_write_everything
 from explorer.explore.page import problem_notices
 from explorer.http import page_viewer, private, request_pairs
 from home.models import Visit
 from home.overview import FIRST_SPAN, HomeRequest, overview
 from home.page import home_context
-from transfer.queries import is_empty, only_sample
+from home.steps import next_steps
+from transfer.jobs import may_import
+from transfer.queries import is_empty, sample_batch
 from transfer.views import import_context
 
 # Looks within this time of the last one belong to the same visit.
@@ -52,7 +53,8 @@ def home(request: HttpRequest) -> HttpResponse:
     found = overview(viewer, asked.since or last_visit or FIRST_SPAN, now)
     page = {
         **home_context(found, asked=asked.since, last_visit=last_visit, now=now, zone=viewer.timezone),
+        "may_import": may_import(viewer),
         "notices": problem_notices(problems),
-        "sample": only_sample() if may_write_everything(viewer) else None,
+        "steps": next_steps(request.user, viewer, sample_batch()),
     }
     return private(render(request, "home/home.html", page, status=422 if problems else 200))

@@ -14,7 +14,7 @@ from access.viewer import Viewer
 from search.baseline_counts import corpus_counts
 from search.did_you_mean import count_alternatives, match_warnings
 from search.engines import snapshot, with_engine
-from search.engines.base import Engine, EngineQuery, EngineTimeoutError, FacetValues, Place, Spans, VectorQuery
+from search.engines.base import Engine, EngineQuery, EngineTimeoutError, FacetValues, Place, Spans
 from search.engines.index.outbox import backlog
 from search.facet_counts import Counted, count_facets, named_label, value_terms
 from search.facets import FACET, FACETS, Facet
@@ -241,7 +241,7 @@ def describe_match_set(
         return ""
     words, meaning = plan.texts[0].words, plan.meaning
     if meaning is not None and meaning.semantic_only:
-        return f"{total:,} {_near(meaning)}" + _ceiling(engine, plan)
+        return f"{total:,} close in meaning" + _ceiling(engine, plan)
     by_words, with_names = total, total
     if meaning is not None or plan.named:
         plans = [plan.by_words, *([replace(plan, meaning=None)] if meaning is not None else [])]
@@ -255,7 +255,7 @@ def describe_match_set(
         parts.append(f"{by_name:,}{' more' * bool(by_words)} {carry} {_terms(named)}")
     if meaning is not None:
         if (near := total - with_names) or not parts:
-            parts.append(f"{near:,}{' more' * bool(with_names)} {_near(meaning)}")
+            parts.append(f"{near:,}{' more' * bool(with_names)} close in meaning")
         elif not with_names:
             parts[-1] += " or is close in meaning"
     ignored = f"; ignored: {', '.join(words.ignored)}" if words.ignored and not words.is_empty else ""
@@ -274,10 +274,6 @@ def _contained(words: TextQuery, typed: str, count: int, *, is_one_way: bool) ->
     if count == 0 and is_one_way:
         return f"{NONE_CONTAINS} {contained}"
     return f"{count:,} {'contains' if count == 1 else 'contain'} {contained}"
-
-
-def _near(meaning: VectorQuery) -> str:
-    return f"close in meaning (≥ {meaning.min_similarity:.2f})"
 
 
 def _terms(named: Sequence[NamedTerm]) -> str:

@@ -54,11 +54,6 @@ def sample_batch() -> ImportBatch | None:
     return _filled().filter(origin__endswith=SAMPLE_STORED).defer("report").order_by("pk").first()
 
 
-def only_sample() -> ImportBatch | None:
-    """The import of the sample, if nothing else was imported."""
-    return None if _filled().exclude(origin__endswith=SAMPLE_STORED).exists() else sample_batch()
-
-
 def changed_by(batch: ImportBatch | None, viewer: Viewer) -> list[Memory]:
     """The first memories that an import changed, of those that the viewer may open."""
     return list(_changed(batch, viewer).only("title")[:_CHANGED]) if batch and batch.updated else []

@@ -59,6 +59,15 @@ class WriteOptions:
 
 
 @dataclass(slots=True)
+class Arrival:
+    """The memories that an import brought into a project, and their first and last date."""
+
+    count: int
+    first: datetime
+    last: datetime
+
+
+@dataclass(slots=True)
 class ImportCounts:
     """Counts of records so far: `read` is the sum of the first four."""
 
@@ -80,10 +89,22 @@ class ImportCounts:
     """Notes of earlier imports of the same source that it has no longer."""
     copied: dict[str, int] = field(default_factory=dict)
     """Table -> the highest number of its rows, if this import makes an empty instance equal to another."""
+    arrived: dict[int, Arrival] = field(default_factory=dict)
+    """The new memories by project, whatever their own dates are."""
 
     @property
     def read(self) -> int:
         return self.created + self.updated + self.unchanged + self.refused + self.conflicts
+
+    def count_new(self, dates: Iterable[tuple[int, datetime]]) -> None:
+        """Count new memories by their projects and dates."""
+        for project_id, at in dates:
+            self.created += 1
+            if (known := self.arrived.get(project_id)) is None:
+                self.arrived[project_id] = Arrival(1, at, at)
+            else:
+                known.count += 1
+                known.first, known.last = min(known.first, at), max(known.last, at)
 
 
 @dataclass(frozen=True, slots=True)

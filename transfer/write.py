@@ -190,7 +190,7 @@ class _BlockWriter:
     def _store(self) -> None:
         block = self._waiting.popleft().result()
         snapshots_insert(block, self._run.viewer, of_batch=True, proven=self._proven)
-        self._run.tally.created += len(block.snapshots)
+        self._run.tally.count_new((one.project_id, one.created_at) for one in block.snapshots)
         segment_files.reached("block stored")
         if self._run.tally.created >= self._analyze_at:
             self._analyze_at *= 16

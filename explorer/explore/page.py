@@ -264,16 +264,21 @@ class ExplorerContext:
 
     @property
     def match_text(self) -> str:
-        result, took = self.result, f"{self.result.took_ms:,.0f} ms"
+        """How memories matched; empty where nothing is to be said, or the sentence in place of the results says it."""
+        result = self.result
         if found := self.answer.unified:
             grouped = f"{found.grouped:,} more {'is' if found.grouped == 1 else 'are'} grouped under them · "
             matching = memories(result.total, at_least=result.at_least)
             # The results are the best of each kind; the facets are those of the memories alone, and of all of them.
-            counted = f"facets count {matching}, all that match: {result.matched_by} · {took}"
+            counted = f"facets count {matching}, all that match: {result.matched_by}"
             return f"{grouped if found.grouped else ''}{counted}"
-        # If there are none, the sentence in their place says it.
-        is_said = not result.matched_by or (not result.total and result.matched_by.startswith(NONE_CONTAINS))
-        return f"in {took}" if is_said else f"{result.matched_by} · {took}"
+        return "" if not result.total and result.matched_by.startswith(NONE_CONTAINS) else result.matched_by
+
+    @property
+    def measures(self) -> str:
+        """The time that the search took, and the least similarity of what matches by meaning."""
+        took, least = f"{self.result.took_ms:,.0f} ms", self.result.min_similarity
+        return f"{took}, similarity of at least {least:.2f}" if least is not None else took
 
     @property
     def hidden_note(self) -> Link | None:

@@ -216,6 +216,13 @@ def edit_text(request: PageRequest) -> HttpResponse:
 
 @require_safe
 @login_required
+def explain_names(request: PageRequest) -> HttpResponse:
+    """The page that tells tags, categories, concepts and entities apart."""
+    return private(render(request, "explorer/names.html"))
+
+
+@require_safe
+@login_required
 def explain_absence(request: PageRequest) -> HttpResponse:
     viewer = page_viewer(request)
     own, rest = WhyNotRequest.split(request_pairs(request))

@@ -58,6 +58,7 @@ PAGES = (
     SitePage("facet", "/facets/tag/"),
     SitePage("facets-arranged", "/explore/facets/"),
     SitePage("matrix", "/explore/matrix/"),
+    SitePage("names", "/explore/names/"),
     SitePage("map", "/explore/?view=map"),
     SitePage("compare", "/compare/"),
     SitePage("compare-slices", "/compare/?a=type%3Dnote&b=type%3Ddecision"),

@@ -68,7 +68,7 @@ def test_upload_survives_a_broken_connection_and_is_imported_with_its_progress(o
     expect(page.get_by_text("content: is empty; a memory needs a text")).to_be_visible()
     assert set(Memory.objects.values_list("project__slug", flat=True)) == {"kitchen"}
     page.get_by_role("link", name="To the home page").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("9 memories new or changed in the last 7 days")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("9 memories came in today from 1 import")
     page.get_by_role("link", name="9 memories", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("9 memories")
 

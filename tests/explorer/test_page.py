@@ -40,16 +40,22 @@ def test_title_status_and_total():
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        pytest.param("no memory contains “zebra” or is close in meaning", "in", id="said by the empty state"),
-        pytest.param("no word to search for; ignored: the", "no word to search for; ignored: the ·", id="a reason"),
+        pytest.param("no memory contains “zebra” or is close in meaning", "", id="said by the empty state"),
+        pytest.param("no word to search for; ignored: the", "no word to search for; ignored: the", id="a reason"),
     ],
 )
 def test_zero_results_say_once_that_no_memory_has_the_words(words, shown):
     query = query_of("q=zebra")
-    found = ExplorerContext(
-        query, PageAnswer(answer(query, total=0, hits=(), matched_by=words, corpus=CORPUS))
-    ).match_text
-    assert re.fullmatch(rf"{shown} \d+ ms", found)
+    found = ExplorerContext(query, PageAnswer(answer(query, total=0, hits=(), matched_by=words, corpus=CORPUS)))
+    assert found.match_text == shown
+
+
+def test_measures_are_apart_from_the_words():
+    query = query_of("q=tea")
+    context = ExplorerContext(query, PageAnswer(answer(query, matched_by="4 contain “tea”", min_similarity=0.3)))
+    assert context.match_text == "4 contain “tea”"
+    assert re.fullmatch(r"\d+ ms, similarity of at least 0\.30", context.measures)
+    assert re.fullmatch(r"\d+ ms", ExplorerContext(query, PageAnswer(answer(query))).measures)
 
 
 def test_empty_state_names_the_filters_and_what_each_removal_would_give():

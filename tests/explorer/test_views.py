@@ -14,9 +14,12 @@ from django.views.defaults import permission_denied
 from django_htmx.middleware import HtmxDetails
 
 from access.models import Membership
+from access.viewer import command_viewer
 from config.urls import bad_request, server_error
 from explorer.http import page_response
 from memories.models import Memory, Project
+from memories.records import MemoryRecord
+from memories.services import memory_create
 from tests.html import html_of
 
 HTMX = {"HTTP_HX_REQUEST": "true", "HTTP_HX_TARGET": "explorer"}
@@ -286,3 +289,27 @@ def test_address_that_is_too_long_is_named_so(client, path):
     assert page.status_code == 414
     assert "This address is too long" in page.text
     assert "at most" not in page.text
+
+
+def menu_of(client):
+    """The paths of the menus of a page."""
+    page = html_of(client.get("/explore/names/"))
+    return set(re.findall(r'<a href="([^"]+)"', page[page.index('<nav class="menu"') : page.index("<main")]))
+
+
+def test_the_menu_shows_the_analyses_that_have_content(corpus):
+    places = {"/", "/explore/", "/categories/", "/map/", "/review/"}
+    analyses = {"/compare/", "/graph/", "/sessions/"}
+    users = {name: User.objects.create_user(name) for name in ("nobody", "tea", "boat")}
+    for name in ("tea", "boat"):
+        Membership.objects.create(user=users[name], project=Project.objects.get(slug=name), role="reader")
+    memory_create(record=MemoryRecord(project="tea", content="One.", session="s1"), viewer=command_viewer())
+    menus = {}
+    for name, user in users.items():
+        client = Client()
+        client.force_login(user)
+        menus[name] = menu_of(client)
+        assert places <= menus[name]
+    assert menus["nobody"] & analyses == set()
+    assert menus["tea"] & analyses == analyses
+    assert menus["boat"] & analyses == {"/compare/", "/graph/"}

@@ -184,17 +184,17 @@ def test_several_files_are_one_upload_and_one_import(client, place):
 
 
 def test_columns_are_guessed_shown_and_changed_by_the_api_and_on_the_page(owner, client):
-    table = SimpleUploadedFile("notizen.csv", b"Nummer;Notiz;Wer\n7;Der Kessel leckt.;Ann\n")
+    table = SimpleUploadedFile("lijst.csv", b"Nummer;Kommentaar;Wer\n7;Der Kessel leckt.;Ann\n")
     job = owner.post("/imports/upload/", {"file": table}).url
     page = html_of(owner.get(job))
-    assert "notizen.csv: none of its columns is known as the text of a memory" in page
-    assert "notizen.csv <small>needs a column with the text</small>" in page
+    assert "lijst.csv: none of its columns is known as the text of a memory" in page
+    assert "lijst.csv <small>needs a column with the text</small>" in page
     assert '<td class="examples">Der Kessel leckt.</td>' in page
     columns = f"{job}columns/"
-    owner.post(columns, {"column": ["Nummer", "Notiz", "Wer"], "field": ["title", "title", ""]})
+    owner.post(columns, {"column": ["Nummer", "Kommentaar", "Wer"], "field": ["title", "title", ""]})
     refused = html_of(owner.get(job, headers={"HX-Request": "true"}))
     assert "are both read as title" in refused
-    owner.post(columns, {"column": ["Nummer", "Notiz", "Wer"], "field": ["id", "content", "authors"]})
+    owner.post(columns, {"column": ["Nummer", "Kommentaar", "Wer"], "field": ["id", "content", "authors"]})
     page = html_of(owner.get(job))
     assert '<th scope="row">Der Kessel leckt.</th>' in page
     assert '<option value="authors" selected>' in page
@@ -203,9 +203,9 @@ def test_columns_are_guessed_shown_and_changed_by_the_api_and_on_the_page(owner,
     refused = client.patch(path, {"columns": {"Name": "title"}}, content_type="application/json", headers=headers)
     assert (refused.status_code, refused.json()["detail"]) == (
         422,
-        "There is no column 'Name'. The columns are 'Nummer', 'Notiz', 'Wer'.",
+        "There is no column 'Name'. The columns are 'Nummer', 'Kommentaar', 'Wer'.",
     )
-    wanted = {"columns": {"Notiz": "content", "Nummer": "title"}}
+    wanted = {"columns": {"Kommentaar": "content", "Nummer": "title"}}
     preview = client.patch(path, wanted, content_type="application/json", headers=headers).json()["preview"]
     assert [(row["title"], row["text"]) for row in preview["rows"]] == [("7", "Der Kessel leckt.")]
     assert preview["fields"][:3] == ["content", "id", "title"]
@@ -285,7 +285,7 @@ def test_empty_corpus_welcomes_and_imports_what_is_found_on_the_machine(owner, p
     page = html_of(owner.get(job))
     assert leads_to(owner, page, "new memories", 1)
     assert "every 1s" not in page
-    assert "memory new or changed in the last 7 days" in html_of(owner.get("/"))
+    assert "1 memory came in today from" in html_of(owner.get("/"))
     assert "Imported already" in html_of(owner.get("/imports/found/"))
 
 
@@ -380,7 +380,7 @@ def test_interrupted_job_is_named_and_can_be_tried_again(owner):
     job.refresh_from_db()
     assert (job.state, job.batch.created) == ("done", 187)
     assert "Remove the sample" in html_of(owner.get("/imports/"))
-    assert "These are the memories of an invented team." in html_of(owner.get("/"))
+    assert "So far these are the memories of an invented team." in html_of(owner.get("/"))
 
 
 def test_uploads_that_nobody_imported_are_removed_after_days(place, monkeypatch):

@@ -3,18 +3,22 @@
 import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from django.contrib.auth.models import User
+from django.db.models import Min
 
 from access.keys import make_key
-from access.models import Membership
-from access.viewer import command_viewer
+from access.models import ApiKey, AuditEvent, Membership
+from access.viewer import command_viewer, viewer_of_user
 from home.models import Visit
 from home.overview import overview
-from memories.models import Memory, Project
+from home.steps import next_steps
+from memories.models import ImportBatch, Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create
+from memories.storage import corpus_bump
 from search.models import SavedView
 from search.run import run
 from tests.html import html_of
@@ -24,9 +28,11 @@ NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def lately(corpus):
+def lately(corpus, monkeypatch):
     """Three memories changed on 3 March, the rest long ago; `Cups` is dated then too."""
+    monkeypatch.setattr("home.overview._overviews", RepeatedReads(limit=64, seconds=0))
     Memory.objects.update(updated_at=NOW - timedelta(days=300))
+    ImportBatch.objects.update(finished_at=NOW - timedelta(days=300))
     for title in ("Cups", "Teak for the deck", "No sugar on the tables"):
         Memory.objects.filter(title=title).update(updated_at=NOW - timedelta(days=1))
     Memory.objects.filter(title="Cups").update(created_at=NOW - timedelta(days=1))
@@ -77,6 +83,121 @@ def test_viewer_of_one_project_sees_nothing_of_the_others(lately):
     assert "tea" not in " ".join(idea.typed for idea in found.ideas).lower().split()
 
 
+@pytest.fixture
+def arrived(lately):
+    """The import came a day ago, with the dates that its memories have."""
+    ImportBatch.objects.update(finished_at=NOW - timedelta(days=1))
+    Memory.objects.update(updated_at=NOW - timedelta(days=300))
+    return lately
+
+
+def test_arrivals_are_counted_by_the_day_of_their_import_and_not_by_their_dates(arrived, everyone):
+    found = overview(everyone, "2026-03-01", NOW)
+    assert found.changed.count == 0
+    assert (found.arrivals.count, found.arrivals.imports) == (16, 1)
+    assert found.arrivals.last
+    assert found.arrivals.first == Memory.objects.aggregate(first=Min("created_at"))["first"]
+    assert overview(everyone, "2026-03-04T00:00Z", NOW).arrivals.count == 0
+
+
+def test_arrivals_of_projects_that_the_reader_does_not_see_are_not_counted(arrived):
+    assert overview(only("boat"), "2026-03-01", NOW).arrivals.count == 7
+    nobody = replace(command_viewer(), project_ids=frozenset())
+    assert overview(nobody, "2026-03-01", NOW).arrivals.count == 0
+
+
+@pytest.mark.parametrize("state", ["undone", "failed", "running"])
+def test_imports_that_were_undone_or_did_not_end_brought_nothing(arrived, everyone, state):
+    ImportBatch.objects.update(state=state)
+    assert overview(everyone, "2026-03-01", NOW).arrivals.count == 0
+
+
+def test_read_first_are_memories_that_are_pinned_important_or_decisions(arrived, everyone):
+    Memory.objects.update(pinned=False, importance=None, memory_type="note")
+    assert overview(everyone, "2026-03-01", NOW).news == ()
+    Memory.objects.filter(title="Cups").update(importance=0.9)
+    Memory.objects.filter(title="Teak for the deck").update(pinned=True)
+    Memory.objects.filter(title="Sugar on every table").update(memory_type="decision")
+    of_tea = [("Cups", "important"), ("Sugar on every table", "decision")]
+    assert reasons(everyone) == [("Teak for the deck", "pinned"), *of_tea]
+    assert reasons(only("tea")) == of_tea
+    # Long there, and not changed.
+    ImportBatch.objects.update(finished_at=NOW - timedelta(days=300))
+    assert reasons(everyone) == []
+
+
+def reasons(viewer):
+    corpus_bump()
+    return [(one.memory.title, one.reason) for one in overview(viewer, "2026-03-01", NOW).news]
+
+
+def test_read_first_leaves_out_what_the_reader_changed(lately, everyone):
+    ann = replace(everyone, user_id=User.objects.create_user("ann").pk)
+    ben = replace(everyone, user_id=User.objects.create_user("ben").pk)
+    Memory.objects.update(pinned=False, importance=None, memory_type="note")
+    made = memory_create(record=MemoryRecord(project="tea", title="Kept warm", content="New."), viewer=ann)
+    Memory.objects.filter(pk=made.pk).update(pinned=True)
+    AuditEvent.objects.filter(subject_id=made.pk).update(at=NOW)
+    assert ("Kept warm", "pinned") in reasons(ben)
+    assert ("Kept warm", "pinned") not in reasons(ann)
+
+
+def test_page_says_how_much_came_in_and_with_what_dates(client, arrived):
+    client.force_login(User.objects.create_superuser("ann"))
+    page = html_of(client.get("/?since=2026-03-01T00:00Z"))
+    assert "16 memories came in since 1 Mar from" in page
+    assert '<a href="/imports/">1 import</a>, dated Jul 1999 to ' in page
+    ImportBatch.objects.update(finished_at=datetime.now(UTC))
+    assert "16 memories came in today from" in html_of(client.get("/?since=24h"))
+
+
+def test_first_page_says_what_this_is_and_what_to_do_next(client, lately):
+    ann, ben = User.objects.create_superuser("ann"), User.objects.create_user("ben")
+    Membership.objects.create(user=ben, project=Project.objects.get(slug="tea"), role="reader")
+    client.force_login(ben)
+    page = html_of(client.get("/"))
+    assert "Mnemoscope holds what people and their agents want to know again" in page
+    assert "ask an admin of a project for the role of a writer" in page
+    assert "What to do next" not in page
+    client.force_login(ann)
+    page = html_of(client.get("/"))
+    assert "Connect an agent</a>" in page
+    # Ben is there already, and so are memories.
+    assert "Invite somebody</a>" not in page
+    assert "Bring in your own memories</a>" not in page
+
+
+def test_steps_that_are_done_are_gone(lately):
+    ann = User.objects.create_superuser("ann")
+    sample = ImportBatch.objects.get()
+    steps = partial(next_steps, ann, viewer_of_user(ann))
+    assert steps(sample) == ("import", "connect", "invite")
+    memory_create(record=MemoryRecord(project="tea", content="My own."), viewer=command_viewer())
+    assert steps(sample) == ("connect", "invite")
+    assert steps(None) == ("connect", "invite")
+    key = make_key(name="k", scopes=["read"], viewer=command_viewer(), projects=[Project.objects.get(slug="tea")])
+    assert steps(sample) == ("connect", "invite")
+    ApiKey.objects.filter(pk=key.key.pk).update(last_used_at=NOW)
+    assert steps(sample) == ("invite",)
+    User.objects.create_user("ben")
+    assert steps(sample) == ()
+
+
+@pytest.mark.parametrize(
+    ("role", "expected"),
+    [
+        pytest.param("reader", (), id="reader"),
+        pytest.param("writer", ("import",), id="writer"),
+        pytest.param("curator", ("import",), id="curator"),
+        pytest.param("admin", ("import", "connect", "invite"), id="admin"),
+    ],
+)
+def test_steps_are_those_that_the_reader_may_take(lately, role, expected):
+    ben = User.objects.create_user("ben")
+    Membership.objects.create(user=ben, project=Project.objects.get(slug="tea"), role=role)
+    assert next_steps(ben, viewer_of_user(ben), ImportBatch.objects.get()) == expected
+
+
 def test_page_begins_at_the_last_visit_and_offers_other_spans(client, lately):
     visitor = User.objects.create_superuser("ann")
     client.force_login(visitor)
@@ -116,6 +237,8 @@ def test_api_gives_the_numbers_of_the_page_to_a_key_of_one_project(client, latel
     assert reply["states"][0] | {"query": "", "url": ""} == {
         "label": "superseded", "count": 1, "at_least": False, "query": "", "url": "",
     }  # fmt: skip
+    assert reply["arrivals"] == {"count": 0, "imports": 0, "first": None, "last": None}
+    assert reply["news"][0]["reason"] == "replaces"
     assert reply["news"][0]["replaces"]["title"] == "No sugar on the tables"
     assert [one["memories"]["label"] for one in reply["newest"]] == ["Tea house"]
     refused = client.get("/api/overview?since=soon", headers={"Authorization": f"Bearer {key.raw}"})

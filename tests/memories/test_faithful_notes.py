@@ -57,7 +57,7 @@ def with_matter(matter, body="Body."):
         pytest.param("tags:\n- [[Green Tea]]\n- [[b]]", ("green-tea", "b"), 0, id="a list of links"),
         pytest.param("tags: [[a]], [[b]]", ("a", "b"), 1, id="links that are no YAML"),
         pytest.param("tags: [a, {b: c}, d]", ("a", "d"), 1, id="a mapping in a list"),
-        pytest.param("tags: [1, 2.5, true, null]", ("1", "2.5", "true", "null"), 0, id="numbers"),
+        pytest.param("tags: [1, 2.5, true, null]", ("1", "2.5", "true"), 0, id="numbers, and nothing"),
         pytest.param("tags: " + "x" * 300, ("x" * 200,), 1, id="too long a tag"),
         pytest.param("? [a, b]\n: c\ntags: d", ("d",), 0, id="a key that is no text"),
     ],
@@ -332,6 +332,93 @@ def test_an_id_of_two_notes_is_neither_ones(notes):
     found = notes({"a.md": with_matter("id: 7"), "b.md": with_matter("id: 7", "Other."), "c.md": with_matter("id: 8")})
     assert [one.record.id for one in found.values()] == ["a.md", "b.md", "8"]
     assert "is the id of several files" in found["b.md"].found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "title"),
+    [
+        pytest.param("v1.2.md", "Out today.\n\n## Improvements\n\n- Tea", "v1.2", id="headings of parts"),
+        pytest.param("v1.3.md", "## Improvements\n\n- Tea", "v1.3", id="a part at the beginning"),
+        pytest.param("a.md", "By Ann\n\n# On tea\n\nText", "On tea", id="a heading below a line"),
+        pytest.param("a.md", "On tea\n======\n\nText", "On tea", id="an underlined heading"),
+        pytest.param("a.md", "# Tea <!-- of all kinds -->\n\nText", "Tea", id="a comment"),
+        pytest.param("a.md", "```\n# not tea\n```\n", "a", id="code"),
+        pytest.param("docs/README.md", "## On tea\n\nText", "On tea", id="a file whose name says nothing"),
+        pytest.param("docs/README.md", "Text", "README", id="nothing else"),
+    ],
+)
+def test_a_note_has_the_title_of_its_heading_or_its_file(notes, name, text, title):
+    assert one_note(notes, text, name).record.title == title
+
+
+DECISION = """# 7. {title}
+
+{date}: 2026-02-03
+
+## {status}
+
+{word}
+
+## {context}
+
+Warum.
+
+## {decision}
+
+So.
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        pytest.param(("Tee", "Datum", "Status", "Abgelehnt", "Kontext", "Entscheidung"), "archived", id="German"),
+        pytest.param(("Thé", "Date", "Statut", "Proposée", "Contexte", "Décision"), "proposed", id="French"),
+        pytest.param(("Té", "Fecha", "Estado", "Obsoleta", "Contexto", "Decisión"), "archived", id="Spanish"),
+        pytest.param(("Tè", "Data", "Stato", "Accettata", "Contesto", "Decisione"), "active", id="Italian"),
+        pytest.param(("Chá", "Data", "Status", "Rejeitada", "Contexto", "Decisão"), "archived", id="Portuguese"),
+        pytest.param(("Thee", "Datum", "Status", "Vervallen", "Context", "Besluit"), "archived", id="Dutch"),
+    ],
+)
+def test_decisions_are_read_in_several_languages(notes, words, state):
+    names = ("title", "date", "status", "word", "context", "decision")
+    record = one_note(notes, DECISION.format(**dict(zip(names, words, strict=True)))).record
+    assert (record.type, record.state, str(record.created_at)[:10]) == ("decision", state, "2026-02-03")
+
+
+@pytest.mark.parametrize(
+    ("matter", "fields"),
+    [
+        pytest.param("titel: Tee\nschlagwörter: [kanne]", {"title": "Tee", "tags": ("kanne",)}, id="German"),
+        pytest.param("auteur: Ann\nstatut: brouillon", {"authors": ("Ann",), "state": "proposed"}, id="French"),
+        pytest.param("Título: Té\nTipo: Idea", {"title": "Té", "type": "idea"}, id="Spanish"),
+        pytest.param("art: Ming\ndata: 3", {"type": "note"}, id="words that are English too"),
+    ],
+)
+def test_fields_are_known_by_words_of_several_languages(notes, matter, fields):
+    record = one_note(notes, with_matter(matter)).record
+    assert {name: getattr(record, name) for name in fields} == fields
+
+
+def test_a_successor_is_named_in_several_languages(notes):
+    files = {"7.md": "# Tee\n", "8.md": "# Kaffee\n"}
+    for word in ("Ersetzt durch", "remplacé par", "sustituida por", "sostituito da", "vervangen door"):
+        found = notes(files | {"7.md": with_matter(f'status: "{word} [[8]]"')})["7.md"].record
+        assert (found.state, found.superseded_by) == ("superseded", "8.md")
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "body", "noted"),
+    [
+        pytest.param('+++\ntitle = "Tea"\ndate = 2026-03-02\n+++\nBody.\n', "Tea", "Body.", 0, id="fields"),
+        pytest.param("+++\ntitle = Tea\n+++\nBody.\n", "a", "+++\ntitle = Tea\n+++\nBody.", 1, id="damaged"),
+        pytest.param("+++ more +++\nBody.\n", "a", "+++ more +++\nBody.", 0, id="none"),
+    ],
+)
+def test_front_matter_in_toml_is_read(notes, text, title, body, noted):
+    found = one_note(notes, text)
+    assert (found.record.title, found.record.content, len(found.found.notes)) == (title, body, noted)
+    assert str(found.record.created_at)[:10] == ("2026-03-02" if title == "Tea" else FILE_DAY)
 
 
 @pytest.mark.parametrize("importer", [markdown, documents])

@@ -231,3 +231,23 @@ def test_tables_as_spreadsheets_write_them(tmp_path, text):
     path.write_text(text, encoding="utf-8")
     (one,) = importer_for(path).read(path, Options()).records
     assert (one.data["content"], one.data["tags"]) == ("Tea, green", ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        pytest.param("Titel;Beschreibung;Erstellt am;Status;Autor", "Tee;So.;02.03.2026;Entwurf;Ann", id="German"),
+        pytest.param("Titre;Contenu;Créé le;Statut;Auteur", "Tee;So.;2 mars 2026;brouillon;Ann", id="French"),
+        pytest.param("Título;Texto;Fecha;Estado;Autora", "Tee;So.;2 de marzo de 2026;borrador;Ann", id="Spanish"),
+        pytest.param("Onderwerp;Tekst;Datum;Status;Auteur", "Tee;So.;2 maart 2026;voorstel;Ann", id="Dutch"),
+    ],
+)
+def test_columns_are_known_in_several_languages(tmp_path, header, row):
+    record = validate_source(rows_of(tmp_path, f"{header}\n{row}\n")[0]).record
+    assert (record.title, record.content, record.state, record.authors) == ("Tee", "So.", "proposed", ("Ann",))
+    assert str(record.created_at)[:10] == "2026-03-02"
+
+
+def test_a_list_of_titles_is_a_table_of_texts(tmp_path):
+    record = validate_source(rows_of(tmp_path, "Task,Due,Created\nBuy tea,2027-01-01,2026-03-02\n")[0]).record
+    assert (record.content, str(record.created_at)[:10], record.valid_to) == ("Buy tea", "2026-03-02", None)

@@ -78,10 +78,10 @@ def test_columns_are_read_as_somebody_wants_and_the_others_as_guessed(tmp_path):
 
 
 def test_a_table_by_its_name_is_read_once_its_text_is_chosen(tmp_path):
-    path = tmp_path / "notizen.csv"
-    path.write_text("Nummer;Notiz\n1;Tee\n")
+    path = tmp_path / "lijst.csv"
+    path.write_text("Nummer;Kommentaar\n1;Tee\n")
     assert importer_for(path) is IMPORTER
-    with pytest.raises(ColumnsError, match="Choose one of 'Nummer', 'Notiz' as content"):
+    with pytest.raises(ColumnsError, match="Choose one of 'Nummer', 'Kommentaar' as content"):
         IMPORTER.read(path, Options())
-    (one,) = IMPORTER.read(path, Options(columns={"Notiz": "content"})).records
+    (one,) = IMPORTER.read(path, Options(columns={"Kommentaar": "content"})).records
     assert one.data == {"source": "csv", "content": "Tee"}

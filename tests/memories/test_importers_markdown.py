@@ -55,7 +55,7 @@ def test_front_matter_gives_the_fields(folder):
 
 def test_without_front_matter_everything_has_a_source(folder):
     data = data_of(folder, "Text.\n\n## The heading\n", "Deep/Er/some-note.md")
-    assert data["title"] == "The heading"
+    assert data["title"] == "some-note"
     assert data["categories"] == ["Deep/Er"]
     assert data["project"] == "notes"
     assert (data["source"], data["source_url"]) == ("markdown", "Deep/Er/some-note.md")

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from text.analysis import fold
 from transfer.formats.base import (
     Column,
     ColumnsError,
@@ -28,6 +29,7 @@ from transfer.formats.base import (
 from transfer.formats.dates import DAY_FIRST, MONTH_FIRST, DateOrder, date_value, read_moment
 from transfer.formats.drafts import Draft, listed
 from transfer.formats.importer import Importer
+from transfer.formats.languages import FIELD_WORDS
 from transfer.formats.sources import Document, Source, encoding_of
 from transfer.formats.states import STATE_WORDS, read_status
 from transfer.formats.trees import UNREADABLE
@@ -55,7 +57,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "comment",
     ),
     "id": ("id", "external_id", "uuid", "key", "identifier"),
-    "title": ("title", "name", "subject", "heading", "summary"),
+    "title": ("title", "name", "subject", "heading", "summary", "task", "item"),
     "summary": ("summary", "abstract", "description"),
     "type": ("type", "memory_type", "kind"),
     "project": ("project", "namespace", "workspace", "notebook", "app_id"),
@@ -79,6 +81,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "importance": ("importance",),
     "confidence": ("confidence",),
 }
+_NAMES |= {field: (*_NAMES[field], *words.split()) for field, words in FIELD_WORDS.items()}
 # Fields that several columns may be.
 _LISTS = {"tags", "categories", "concepts", "entities", "authors", "supersedes"}
 _DATES = ("created_at", "updated_at", "happened_at", "valid_from", "valid_to")
@@ -87,7 +90,21 @@ FIELDS = tuple(_NAMES)
 _SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)
 # Words of columns whose dates are not those of the memories: they are to come, long past, or none.
 _OTHER_DATES = {"birthday", "birthdate", "born", "deadline", "due", "end", "ends", "expires", "expiry", "expiration"}
-_OTHER_DATES |= {"fällig", "next", "reminder", "review", "target", "until", "valid", "version", "release"}
+_OTHER_DATES |= {
+    "fallig",
+    "faellig",
+    "echeance",
+    "vencimiento",
+    "scadenza",
+    "next",
+    "reminder",
+    "review",
+    "target",
+    "until",
+    "valid",
+    "version",
+    "release",
+}
 # The share of its cells that are dates, in the rows at the beginning of a table.
 _MOSTLY = 0.8
 # A preview looks at the dates of this many rows.
@@ -163,7 +180,7 @@ def field_named(name: str) -> str:
 
 
 def _name_key(name: str) -> str:
-    return "_".join(name.lower().replace("-", " ").replace("_", " ").split())
+    return "_".join(fold(name).replace("-", " ").replace("_", " ").split())
 
 
 def _guessed(names: Sequence[str], taken: frozenset[str] = frozenset()) -> dict[int, str]:
@@ -201,7 +218,11 @@ def _fields(names: Sequence[str], wanted: Mapping[str, str]) -> dict[int, str]:
         for at, field in _guessed(names, frozenset(by_field)).items()
         if at not in chosen and names[at] not in wanted
     }
-    return {at: field for at, field in sorted((guessed | chosen).items()) if field}
+    fields = {at: field for at, field in sorted((guessed | chosen).items()) if field}
+    if "content" not in fields.values():
+        # A list of titles: each is all that its row says.
+        fields |= {at: "content" for at, field in guessed.items() if field == "title"}
+    return fields
 
 
 def _fields_of(table: _Table, options: Options) -> dict[int, str]:

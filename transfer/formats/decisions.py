@@ -8,16 +8,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transfer.formats.dates import AmbiguousDateError, date_value
+from transfer.formats.languages import DATE_LABELS, STATUS_HEADINGS
 from transfer.formats.states import read_status
 from web.validation import shown
 
 _SECTION = re.compile(
-    r"^#{1,6}[ \t]+status[ \t#:]*\n(?P<text>(?:(?!#{1,6}[ \t]).*(?:\n|\Z))*)", re.IGNORECASE | re.MULTILINE
+    rf"^#{{1,6}}[ \t]+(?:{STATUS_HEADINGS})[ \t#:]*\n(?P<text>(?:(?!#{{1,6}}[ \t]).*(?:\n|\Z))*)",
+    re.IGNORECASE | re.MULTILINE,
 )
 # `* Status: accepted`, `**Status:** Accepted`, `| Status | Accepted |`.
 _LINE = r"^[ \t]*(?:[-*+>|][ \t]*)?(?:\*\*|__)?{}(?:\*\*|__)?[ \t]*[:|](?:\*\*|__)?[ \t]*(?P<text>[^|\n]*[^|\s])"
-_STATUS = re.compile(_LINE.format("status"), re.IGNORECASE | re.MULTILINE)
-_DATE = re.compile(_LINE.format("date"), re.IGNORECASE | re.MULTILINE)
+_STATUS = re.compile(_LINE.format(f"(?:{STATUS_HEADINGS})"), re.IGNORECASE | re.MULTILINE)
+_DATE = re.compile(_LINE.format(f"(?:{DATE_LABELS})"), re.IGNORECASE | re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _MARKS = re.compile(r"^[-*+>][ \t]+|[*_`]+")
 _START = 4_000

@@ -1,6 +1,8 @@
 """The front matter of a note: its fields as those of a record. What cannot be read is left out, and noted."""
 
+import json
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +10,9 @@ from typing import Any
 import yaml
 
 from memories.records import MemoryRecord
+from text.analysis import fold
 from transfer.formats.dates import AmbiguousDateError, date_value
+from transfer.formats.languages import FIELD_OF_WORD
 from transfer.formats.states import STATE_WORDS, read_status
 from web.validation import shown
 
@@ -26,6 +30,8 @@ _BLOCKS = 2
 # The first characters of values that are no plain text.
 _FLOW = ("[", "{", '"', "'", "!", "|", ">", "&")
 _EMPTY = ("null", "~", "")
+# Fields in TOML between these, as Hugo has them.
+_TOML = re.compile(r"\+\+\+[ \t]*\n(?P<lines>.*?)^\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 # Fields of other tools -> fields of a record.
 _ALIASES = {
     "created": "created_at",
@@ -92,6 +98,8 @@ def read_front_matter(text: str) -> FrontMatter:
     """Divide a note. A block that has no fields belongs to the text, as one below a rule does."""
     found = FrontMatter()
     start = len(text) - len(text.lstrip("\n"))
+    if toml := _TOML.match(text, start):
+        return _read_toml(toml["lines"], text, toml.end())
     if not (match := _BLOCK.match(text, start)):
         found.body = text.strip()
         return found
@@ -109,6 +117,15 @@ def read_front_matter(text: str) -> FrontMatter:
         # It is all that the note says.
         found.body = "\n".join(line for line in lines.splitlines() if line.strip())
     return found
+
+
+def _read_toml(lines: str, text: str, end: int) -> FrontMatter:
+    try:
+        # Dates become the texts that they are written as.
+        fields = json.loads(json.dumps(tomllib.loads(lines), default=str))
+    except tomllib.TOMLDecodeError as error:
+        return FrontMatter({}, text.strip(), [f"front matter: is not TOML ({error}); it is part of the text"])
+    return FrontMatter(fields, text[end:].strip() or lines.strip())
 
 
 def page_properties(body: str) -> dict[str, Any]:
@@ -198,7 +215,7 @@ def _plain_value(node: Any, text: str) -> Any:
         case yaml.ScalarNode():
             return node.value
         case yaml.SequenceNode():
-            return [_plain_value(item, text) for item in node.value]
+            return [_plain_value(item, text) for item in node.value if not _is_null(item)]
         case yaml.MappingNode() if any(not isinstance(key, yaml.ScalarNode) for key, _ in node.value):
             # Templates have `{{date}}`.
             return text[node.start_mark.index : node.end_mark.index].strip()
@@ -210,6 +227,10 @@ def _plain_value(node: Any, text: str) -> Any:
         case yaml.MappingNode():
             return {key.value: _plain_value(value, text) for key, value in node.value}
     return None
+
+
+def _is_null(node: Any) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.value in ("null", "~") and node.style is None
 
 
 def _is_nothing(node: Any) -> bool:
@@ -230,7 +251,7 @@ def _reason(error: Exception) -> str:
 def field_of(name: str) -> str:
     """The field of a record that a name in front matter means; empty if it means none."""
     key = _WORDS.sub("_", name.strip()).lower()
-    key = _ALIASES.get(key, key)
+    key = _ALIASES.get(key) or FIELD_OF_WORD.get(fold(key), key)
     return key if key in _KNOWN else ""
 
 

@@ -76,6 +76,8 @@ _RELATION = re.compile(
     r"(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'|(?P<word>[^\s\[\]\"'!]+))[ \t]*"
     r"\[\[(?P<target>[^\[\]|#\n]++)[^\[\]\n]*\]\][ \t]*+(?:\((?P<context>[^()\n]*)\)[ \t]*)?"
 )
+_TITLE = re.compile(r"^ {0,3}#[ \t]+(?P<text>\S.*)$|^(?P<underlined>\S.*)\n=+[ \t]*$", re.MULTILINE)
+_COMMENT = re.compile(r"<!--.*?-->")
 _OBSERVATIONS_HEADING = re.compile(r"^#{1,6}[ \t]+Observations[ \t]*$", re.MULTILINE | re.IGNORECASE)
 _ALIAS = re.compile(r"^alias(?:es)?:", re.MULTILINE)
 _INLINE_TAG = re.compile(r"(?:(?<=\s)|^)#(?P<tag>[\w/-]*[^\W\d][\w/-]*)", re.MULTILINE)
@@ -346,9 +348,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
         notes.append(f"id: {data['id']!r} is the id of several files; this one has its path as id")
         data["id"] = relative
     if not data.get("title"):
-        # In a vault a note is called by the name of its file, unless its text begins with a heading.
-        heading = first_heading(bare.lstrip().split("\n", 1)[0] if folder.is_vault else bare)
-        data["title"] = heading or _NOTION_NAME.sub("", posixpath.splitext(posixpath.basename(relative))[0])
+        data["title"] = _title(relative, bare, is_vault=folder.is_vault)
     data["content"] = body
     data["categories"] = _listed(data.get("categories"))
     if folders := posixpath.dirname(relative):
@@ -379,6 +379,17 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     called = (posixpath.basename(bare_path), bare_path, str(data["title"]), *_aliases(found.fields))
     called = tuple(dict.fromkeys(map(_name_key, called)))
     return SourceRecord(relative, data, volatile, notes=tuple(notes), is_lenient=True, rule=rule, names=called)
+
+
+def _title(relative: str, bare: str, *, is_vault: bool) -> str:
+    """The title of a note that gives none: its heading, else the name of its file. Other headings are of its parts."""
+    name = _NOTION_NAME.sub("", posixpath.splitext(posixpath.basename(relative))[0])
+    # In a vault a note is called by the name of its file, unless its text begins with its heading.
+    match = _TITLE.match(bare.lstrip()) if is_vault else _TITLE.search(bare)
+    heading = heading_text(_COMMENT.sub("", match["text"] or match["underlined"])) if match else ""
+    if not heading and name.casefold() in ("readme", "index"):
+        heading = first_heading(bare)
+    return heading or name
 
 
 def _give_type(relative: str, data: dict[str, Any], bare: str, folder: Folder, notes: list[str]) -> str:

@@ -3,6 +3,9 @@
 import re
 from typing import NamedTuple
 
+from text.analysis import fold
+from transfer.formats.languages import REPLACED_BY, STATE_OF_WORD
+
 # Word -> state.
 STATE_WORDS = {
     "accepted": "active",
@@ -39,11 +42,13 @@ STATE_WORDS = {
     ),
     **dict.fromkeys(("superceded", "superseeded", "replaced", "obsoleted", "supplanted"), "superseded"),
     **dict.fromkeys(("deleted", "trash", "trashed"), "deleted"),
+    **STATE_OF_WORD,
 }
 _WORD = re.compile(r"[^\W\d_]+")
 _STRUCK = re.compile(r"~~.*?~~")
 _SUCCESSOR = re.compile(
-    r"\b(?:super[sc]e+ded|replaced|obsoleted|supplanted)\s+(?:by|with)\b[:\s]*(?P<by>\S.*)", re.IGNORECASE
+    rf"\b(?:(?:super[sc]e+ded|replaced|obsoleted|supplanted)\s+(?:by|with)|{REPLACED_BY})\b[:\s]*(?P<by>\S.*)",
+    re.IGNORECASE,
 )
 _PREDECESSOR = re.compile(r"\b(?:super[sc]e+des|replaces|obsoletes)\b[:\s]*(?P<older>\S.*)", re.IGNORECASE)
 _NOT_YET = re.compile(r"\b(?:not|never|to be|will be|be)\s*$", re.IGNORECASE)
@@ -71,7 +76,7 @@ def read_status(text: str) -> Status:
         return Status("superseded", newer["by"].strip(" .*_"), predecessor)
     words = list(_WORD.finditer(text.replace("_", " ")))[: _LONGEST_WORDS + 1]
     for length in range(min(_LONGEST_WORDS, len(words)), 0, -1):
-        state = STATE_WORDS.get(" ".join(word[0].casefold() for word in words[:length]))
+        state = STATE_WORDS.get(" ".join(fold(word[0]) for word in words[:length]))
         # Words of a sentence that only begins so, such as "open source", are no state.
         if state and _MAY_FOLLOW.match(text[words[length - 1].end() :]):
             return Status(state, "", predecessor)

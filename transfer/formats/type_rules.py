@@ -3,6 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from text.analysis import fold
+from transfer.formats.languages import DECISION_HEADINGS, TYPE_WORDS
+
 _TYPES = {
     "decision": ("decision", "decisions", "adr", "adrs", "decision log", "decision records", "architecture decisions"),
     "meeting": ("meeting", "meetings", "meeting notes", "minutes"),
@@ -16,12 +19,14 @@ _TYPES = {
     "how-to": ("how to", "howto", "how tos", "howtos", "runbook", "runbooks"),
 }
 _BY_NAME = {name: kind for kind, names in _TYPES.items() for name in names}
+_BY_NAME |= {word: kind for kind, words in TYPE_WORDS.items() for word in words.split()}
 # Headings that templates have, and those of which another one must be there.
 _HEADINGS: dict[str, tuple[str, frozenset[str]]] = {
     "decision outcome": ("decision", frozenset()),
     "considered options": ("decision", frozenset()),
     "decision": ("decision", frozenset({"context", "status", "consequences"})),
     "attendees": ("meeting", frozenset()),
+    **{heading: ("decision", frozenset(others)) for heading, others in DECISION_HEADINGS.items()},
 }
 _NUMBERING = re.compile(r"^[\W\d_]+(?=[^\W\d_])")
 _BETWEEN = re.compile(r"[\s_-]+")
@@ -61,7 +66,7 @@ def _rules_of(folders: str, tags: list[str], headings: Sequence[str]) -> Iterabl
 
 def _plain_word(name: str) -> str:
     """A name without a number before it, and with spaces alone between its words."""
-    return _BETWEEN.sub(" ", _NUMBERING.sub("", name)).strip().casefold()
+    return fold(_BETWEEN.sub(" ", _NUMBERING.sub("", name)).strip())
 
 
 def _rule_key(rule: str) -> str:
