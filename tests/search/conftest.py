@@ -77,10 +77,13 @@ def corpus(request, db, engine, index, tmp_path):
     asks for those too.
     """
     has_vectors = "embedded" in request.fixturenames
+    # Where engines are compared, there is something to count by import.
+    of_several_imports = request.node.get_closest_marker("engines") is not None
 
     def build():
         bring_in(tmp_path)
-        spread_over_imports()
+        if of_several_imports:
+            spread_over_imports()
         put_on_map()
         recall_some()
         documents = load_documents()
@@ -97,7 +100,8 @@ def corpus(request, db, engine, index, tmp_path):
             assert len(store.read_view().segments) == 2
         return documents
 
-    return list(fill(f"corpus for {engine}{' with vectors' if has_vectors else ''}", build, index))
+    what = f"{' with vectors' if has_vectors else ''}{' of several imports' if of_several_imports else ''}"
+    return list(fill(f"corpus for {engine}{what}", build, index))
 
 
 @pytest.fixture
