@@ -257,3 +257,11 @@ def test_overview_shows_own_changes_at_once_and_is_not_counted_for_each_change_o
     assert overview(ann, "2026-03-01", NOW).corpus.count == 14
     assert [remember(everyone, "One"), remember(everyone, "Two")] == [14, 14]
     assert remember(ann, "Three") == 17
+
+
+def test_newcomer_to_an_empty_site_learns_what_it_is(client, db):
+    client.force_login(User.objects.create_user("ben"))
+    page = html_of(client.get("/"))
+    assert "Nothing here yet" in page
+    assert "Mnemoscope holds what people and their agents want to know again" in page
+    assert "ask an administrator of this site" in page
