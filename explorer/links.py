@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from categories.kinds import TERM_KINDS
 from explorer.page_query import PageQuery
-from search.query import SearchQuery, plain
+from search.query import SearchQuery, import_query, plain
 from search.result import SearchResult
 from text.formatting import number
 
@@ -153,6 +153,11 @@ def relationship_url(relationship_id: int) -> str:
 def filter_url(key: str, value: str) -> str:
     """The explore page filtered by one value."""
     return explore_url(SearchQuery().only(key, value))
+
+
+def import_url(name: str) -> str:
+    """The explore page of all memories that an import brought, or a followed source, but for deleted ones."""
+    return explore_url(import_query(name))
 
 
 def session_url(session_id: int) -> str:

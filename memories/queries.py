@@ -97,7 +97,7 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
     those for names that are not cached.
     """
     names = names_at(data_revision())
-    found = visible_to(viewer).select_related("project", "session", "batch").defer("terms", "raw")
+    found = visible_to(viewer).select_related("project__batch", "session", "batch").defer("terms", "raw")
     # A number that is too large for an id, from a URL, is an error of a cluster's database.
     memories = found.in_bulk([pk for pk in memory_ids if pk < 2**63])
     ids = list(memories)

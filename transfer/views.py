@@ -18,7 +18,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from access.viewer import Viewer, may_write_everything
 from explorer.http import PageRequest, page_response, page_viewer, private, wants_fragment
-from explorer.links import filter_url
+from explorer.links import import_url
+from memories.invented_team import SAMPLE, is_sample
 from text.formatting import memories as memories_text
 from text.formatting import when_text
 from transfer.discover import discoveries
@@ -27,7 +28,6 @@ from transfer.follow.process import is_followed_now
 from transfer.follow.sources import followable, sources_follow, sources_of
 from transfer.formats.csv_table import FIELDS
 from transfer.jobs import (
-    SAMPLE,
     State,
     batch_undo_queue,
     check_may_import,
@@ -41,9 +41,9 @@ from transfer.jobs import (
     jobs_import,
     may_import,
 )
-from transfer.page import FIELD_LABELS, build_found, facts_of, label_of, outcome_text
+from transfer.page import FIELD_LABELS, build_found, facts_of, failure_text, label_of, outcome_of
 from transfer.previews import Preview, job_read_as, preview_of
-from transfer.queries import changed_by, imported_paths, imports_open, imports_past, is_empty, only_source, sample_batch
+from transfer.queries import changed_by, imported_paths, imports_open, imports_past, is_empty, sample_batch
 from transfer.renames import archive_gone, gone_notes
 from transfer.source_cards import CARDS, GROUPS, unexpected_format
 from transfer.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
@@ -99,9 +99,9 @@ def import_context(request: HttpRequest, viewer: Viewer) -> dict[str, object]:
         "open": imports_open(viewer) if allowed else (),
         "past": batches,
         "jobs": jobs,
-        "sample_origin": str(SAMPLE),
         **past_functions(now, viewer.timezone),
         "sample": sample,
+        "sample_url": import_url(str(sample.pk)) if sample else "",
         "is_empty": is_empty(viewer),
         "groups": GROUPS,
         **_upload_limits(),
@@ -208,7 +208,7 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         "part_size": PART,
         "gone_notes": gone_notes(one.batch, viewer) if one.state == State.DONE else (),
         "changed": changed_by(one.batch, viewer) if one.state == State.DONE else (),
-        "source_url": filter_url("source", source) if (source := only_source(one.batch)) else "",
+        "brought_url": import_url(str(one.batch.pk)) if one.batch and one.batch.created else "",
         "complaints": (),
         "is_being_read": False,
         "address": _job_address(job_id, request.GET.get("from", "")),
@@ -257,7 +257,13 @@ def _form_choices(form: QueryDict) -> dict[str, Any]:
 
 def past_functions(now: datetime, zone: tzinfo) -> dict[str, object]:
     """The functions by which the list of past imports is written."""
-    return {"when": partial(when_text, now=now, zone=zone), "outcome_text": outcome_text, "label_of": label_of}
+    return {
+        "when": partial(when_text, now=now, zone=zone),
+        "outcome_of": outcome_of,
+        "failure_text": failure_text,
+        "label_of": label_of,
+        "is_sample": is_sample,
+    }
 
 
 @require_POST

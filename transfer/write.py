@@ -203,13 +203,13 @@ class _BlockWriter:
             # Make no names for records that are refused or unchanged.
             kept = set(map(id, written))
             names = names_of([one.record for one in block.items if isinstance(one, Incoming) and id(one) in kept])
-        if not LocalText.objects.exists():
-            names_ensure(names, run.vocabulary)
-            return
-        # A name may mean another term in some projects.
         by_project: dict[int, list[MemoryRecord]] = {}
         for one in written:
             by_project.setdefault(run.projects[project_of(run, one.record)].id, []).append(one.record)
+        if not LocalText.objects.filter(project_ids__overlap=list(by_project)).exists():
+            names_ensure(names, run.vocabulary)
+            return
+        # A name may mean another term in some projects.
         for project_id, records in by_project.items():
             run.vocabulary.project_id = project_id
             names_ensure(names_of(records), run.vocabulary)

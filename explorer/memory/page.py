@@ -17,6 +17,7 @@ from explorer.links import (
     duplicates_url,
     explore_url,
     filter_url,
+    import_url,
     memory_url,
     node_url,
     session_url,
@@ -24,6 +25,7 @@ from explorer.links import (
     why_not_url,
 )
 from explorer.markdown import note_key, render_markdown
+from memories.invented_team import is_sample
 from memories.models import Memory
 from memories.queries import MemoryDetail, ResolvedLink, memory_version
 from search.query import SearchQuery
@@ -73,6 +75,8 @@ class MemoryPage:
     zone: tzinfo
     controls: Mapping[str, Any] = field(default_factory=dict)
     """The fields that edit facts, if the viewer may."""
+    import_name: str = ""
+    """The import that brought it, as the viewer may see its name."""
 
     @cached_property
     def title(self) -> str:
@@ -119,6 +123,11 @@ class MemoryPage:
         return similar_url(self.detail.memory.pk, self.query)
 
     @property
+    def is_of_sample(self) -> bool:
+        batch = self.detail.memory.project.batch
+        return batch is not None and is_sample(batch.origin)
+
+    @property
     def version(self) -> str:
         return memory_version(self.detail.memory)
 
@@ -134,7 +143,7 @@ class MemoryPage:
 
     @property
     def provenance(self) -> list[MemoryFact]:
-        return [fact for fact in _provenance(self.detail.memory, self.zone) if fact.values]
+        return [fact for fact in _provenance(self.detail.memory, self.import_name) if fact.values]
 
     @property
     def links(self) -> list[tuple[str, list[ResolvedLink]]]:
@@ -226,7 +235,7 @@ def _changed_at(memory: Memory) -> datetime | None:
     return memory.updated_at if memory.updated_at != memory.created_at else None
 
 
-def _provenance(memory: Memory, zone: tzinfo) -> Iterable[MemoryFact]:
+def _provenance(memory: Memory, import_name: str) -> Iterable[MemoryFact]:
     yield MemoryFact("Author", _filters("author", memory.authors))
     yield MemoryFact("Agent", _filters("agent", [memory.agent]))
     session = memory.session
@@ -239,10 +248,7 @@ def _provenance(memory: Memory, zone: tzinfo) -> Iterable[MemoryFact]:
     yield MemoryFact("Source", _filters("source", [memory.source]))
     yield MemoryFact("Original", (_address(memory.source_uri),) if memory.source_uri else ())
     yield MemoryFact("Original id", (FactValue(memory.external_id),) if memory.external_id else ())
-    batch = memory.batch
-    # The path on the server's disk is only shown in the admin.
-    imported = f"batch {batch.pk}, {batch.format}, {day_label(batch.started_at, zone)}" if batch else ""
-    yield MemoryFact("Imported", (FactValue(imported),) if batch else ())
+    yield MemoryFact("Import", (FactValue(import_name, import_url(str(memory.batch_id))),) if import_name else ())
     yield MemoryFact("Confidence", (FactValue(_percent(memory.confidence)),) if memory.confidence is not None else ())
     yield MemoryFact("Importance", (FactValue(_percent(memory.importance)),) if memory.importance is not None else ())
     yield MemoryFact("Pinned", (FactValue("yes"),) if memory.pinned else ())

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -188,7 +189,9 @@ def test_imports_list_what_is_followed_with_its_memories_and_conflicts(owner, co
     # The imports that it brought are on its own page.
     assert "Imports so far" not in page
     page = html_of(owner.get(f"/imports/followed/{source.pk}/"))
-    assert ">1 new</p>" in page
+    assert ">1 new</a>" in page
+    assert 'id="total"' in html_of(owner.get(f"/explore/?import=followed:{source.pk}"))
+    assert f'<a class="link" href="/explore/?import=followed%3A{source.pk}&' in unescape(page)
     assert f'<a class="link" href="/m/{Memory.objects.get().pk}/">' in page.partition("Its newest memories")[2]
 
 

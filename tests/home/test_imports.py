@@ -1,9 +1,11 @@
 """Imports from the pages and by the API: found stores, uploads in parts, previews, progress, reports and undo."""
 
 import json
+import re
 import threading
 import time
 from datetime import timedelta
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -283,10 +285,46 @@ def test_empty_corpus_welcomes_and_imports_what_is_found_on_the_machine(owner, p
     assert 'hx-trigger="every 1s"' in html_of(owner.get(job))
     jobs_run()
     page = html_of(owner.get(job))
-    assert "<dt>new memories</dt><dd>1</dd>" in page
+    assert leads_to(owner, page, "new memories", 1)
     assert "every 1s" not in page
-    assert "1 memory came in today from" in html_of(owner.get("/"))
+    assert "1</a> memory came in today from" in html_of(owner.get("/"))
     assert "Imported already" in html_of(owner.get("/imports/found/"))
+
+
+def leads_to(client, page, name, count):
+    """Whether a number of the page of an import is linked to as many memories."""
+    address = re.search(rf'<dt>{name}</dt><dd><a class="link" href="([^"]*)">{count}</a></dd>', page)[1]
+    found = html_of(client.get(unescape(address)))
+    return re.search(r'<h1 id="total"[^>]*>\s*([\d,]+)', found)[1] == str(count)
+
+
+def test_counts_of_an_import_lead_to_their_memories_whatever_became_of_them(owner, client, jsonl, place):
+    headers = key("read", "write", "curate")
+    notes = jsonl(*({"id": f"n{n}", "content": f"Note {n}."} for n in range(5)))
+    changed = jsonl({"id": "n1", "content": "Note 1, changed."}, {"id": "new", "content": "Another."}, name="b.jsonl")
+    for path in (notes, changed):
+        call_command("import_memories", str(path), verbosity=0)
+    first, second = ImportBatch.objects.order_by("pk").values_list("pk", flat=True)
+    Memory.objects.filter(external_id="n2").update(state="archived")
+    Memory.objects.filter(external_id="n3").update(state="superseded")
+    page = html_of(owner.get("/imports/"))
+    for batch_id, count in ((first, 5), (second, 1)):
+        address = re.search(rf'href="(/explore/\?import={batch_id}&[^"]*)"[^>]*>{count} new</a>', page)[1]
+        found = html_of(owner.get(unescape(address)))
+        assert re.search(r'<h1 id="total"[^>]*>\s*(\d+)', found)[1] == str(count)
+    job = ImportJob.objects.create(name="b.jsonl", state="done", batch_id=second)
+    page = html_of(owner.get(f"/imports/{job.pk}/"))
+    assert leads_to(owner, page, "new memories", 1)
+    assert '<dt>updated</dt><dd><a class="link" href="#changed-title">1</a></dd>' in page
+    assert "<dt>unchanged</dt><dd>0</dd>" in page
+    reply = client.get(f"/api/imports/{job.pk}", headers=headers).json()
+    assert reply["updated_ids"] == [Memory.objects.get(external_id="n1").pk]
+    listed = client.get(reply["brought_url"], headers=headers).json()
+    assert [hit["title"] for hit in listed["memories"]] == ["Another."]
+    memory = Memory.objects.get(external_id="new")
+    assert client.get(f"/api/memories/{memory.pk}", headers=headers).json()["batch_id"] == second
+    assert f'href="/explore/?import={second}&amp;' in owner.get(f"/m/{memory.pk}/").content.decode()
+    assert ">b.jsonl, jsonl, " in html_of(owner.get(f"/m/{memory.pk}/"))
 
 
 def test_file_is_uploaded_previewed_and_imported_without_scripts(owner):
@@ -299,7 +337,7 @@ def test_file_is_uploaded_previewed_and_imported_without_scripts(owner):
     owner.post(f"{uploaded.url}import/", {"project": "kitchen"})
     jobs_run()
     page = html_of(owner.get(uploaded.url))
-    assert "<dt>new memories</dt><dd>2</dd>" in page
+    assert leads_to(owner, page, "new memories", 2)
     owner.post(f"{uploaded.url}undo/")
     jobs_run()
     assert "<small>undone</small>" in html_of(owner.get(uploaded.url))
@@ -321,7 +359,7 @@ def test_a_failed_upload_says_why_without_where_it_is_stored(owner, client, plac
 def test_any_past_import_is_undone_from_the_page_and_edits_stop_it(owner, jsonl, place):
     call_command("import_memories", str(jsonl(*LINES[:2])), verbosity=0)
     batch = ImportBatch.objects.get().pk
-    assert ">2 new</p>" in html_of(owner.get("/imports/"))
+    assert ">2 new</a>" in html_of(owner.get("/imports/"))
     memory = Memory.objects.get(external_id="a")
     owner.post(f"/m/{memory.pk}/state/", {"state": "archived", "reason": "old"})
     job = owner.post(f"/imports/batches/{batch}/undo/").url

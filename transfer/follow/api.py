@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from access.keys import ApiRequest, allowed, callers
 from explorer.operations import read_operation
 from memories.models import FollowedSource
+from transfer.api import brought_address
 from transfer.follow.process import is_followed_now
 from transfer.follow.queries import conflicts_read
 from transfer.follow.services import conflict_settle, source_gone_settle, source_stop
@@ -62,6 +63,7 @@ class FollowReply(BaseModel):
     changed_at: datetime | None = Field(description="When something last came of that.")
     created_at: datetime
     url: str
+    brought_url: str = Field(description="Lists the memories that it brought.")
 
 
 class FollowsReply(BaseModel):
@@ -101,6 +103,7 @@ def _fields(source: FollowedSource, request: HttpRequest) -> dict[str, Any]:
         "conflicts": getattr(source, "open_conflicts", 0),
         "problem": source.error,
         "url": request.build_absolute_uri(reverse("imports:follow", args=[source.pk])),
+        "brought_url": brought_address(f"followed:{source.pk}", request),
     }
 
 

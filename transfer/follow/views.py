@@ -10,6 +10,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from explorer.history.page import compare
 from explorer.http import PageRequest, page_response, page_viewer
+from explorer.links import import_url
 from text.formatting import day_label
 from text.highlight import plain_title
 from transfer.follow.page import followed_line
@@ -40,6 +41,7 @@ def follow(request: PageRequest, source_id: int) -> HttpResponse:
         "more_conflicts": getattr(source, "open_conflicts", 0) - len(conflicts),
         "compare": compare,
         "newest": newest_read(source, viewer, _NEWEST),
+        "brought_url": import_url(f"followed:{source.pk}"),
         "zone": viewer.timezone,
         "plain_title": plain_title,
         "day_label": day_label,
