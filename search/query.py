@@ -521,9 +521,9 @@ def _from_to(first: str, last: str) -> str:
     return date_text(first) if first == last else f"{date_text(first)} – {date_text(last)}"
 
 
-def import_query(name: str) -> SearchQuery:
-    """The search for all memories that an import brought, or a followed source, but for deleted ones."""
-    return SearchQuery().only("import", name).with_(state=tuple(sorted(STATES_THEN)))
+def import_query(*names: str) -> SearchQuery:
+    """The search for all memories that imports brought, or followed sources, but for deleted ones."""
+    return SearchQuery().with_(import_=names, state=tuple(sorted(STATES_THEN)))
 
 
 def plain(query: SearchQuery) -> SearchQuery:

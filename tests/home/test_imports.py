@@ -287,7 +287,7 @@ def test_empty_corpus_welcomes_and_imports_what_is_found_on_the_machine(owner, p
     page = html_of(owner.get(job))
     assert leads_to(owner, page, "new memories", 1)
     assert "every 1s" not in page
-    assert "1 memory came in today from" in html_of(owner.get("/"))
+    assert "1</a> memory came in today from" in html_of(owner.get("/"))
     assert "Imported already" in html_of(owner.get("/imports/found/"))
 
 
