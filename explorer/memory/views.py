@@ -68,7 +68,7 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
         history = read_history(found.memory, viewer, before=request.GET.get("before", ""))
     except EventNotFoundError as error:
         raise Http404(str(error)) from error
-    page = MemoryPage(found, _origin_query(request), viewer.timezone, fact_controls(found, viewer))
+    page = MemoryPage.read(found, _origin_query(request), viewer, fact_controls(found, viewer))
     context = {"page": page, "detail": found, "memory": found.memory, "history": history}
     return private(render(request, "memories/detail.html", context))
 
