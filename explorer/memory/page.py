@@ -135,6 +135,11 @@ class MemoryPage:
         for title in (*self.detail.supersedes, self.detail.superseded_by):
             if title:
                 ids.setdefault(note_key(title.title), title.id)
+        # A note that is shown in this one may link back.
+        memory = self.detail.memory
+        file_name = memory.external_id.rsplit("/", 1)[-1].removesuffix(".md")
+        for name in filter(None, (memory.title, memory.external_id, file_name)):
+            ids.setdefault(note_key(name), memory.pk)
         return ids
 
     def url(self, memory_id: int) -> str:
