@@ -241,14 +241,16 @@ def dangling_names_resolve(called: Mapping[tuple[int, str], int], viewer: Viewer
     """Set the targets of links that name new memories otherwise than by their ids: by a title or the name of a file."""
     if not called:
         return
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT DISTINCT memory.project_id, link.target FROM memories_memorylink link"
-            " JOIN memories_memory memory ON memory.id = link.memory_id"
-            " WHERE link.target_memory_id IS NULL AND link.url = '' AND memory.project_id = ANY(%s)",
-            [list({project_id for project_id, _ in called})],
-        )
-        named = {(project_id, target): called.get((project_id, target.casefold())) for project_id, target in cursor}
+    names = {name for _, name in called}
+    dangling = "SELECT memory_id, target FROM memories_memorylink WHERE target_memory_id IS NULL AND url = ''"
+    links = [(memory_id, target) for memory_id, target in fetch(dangling) if target.casefold() in names]
+    # Not in one statement: without statistics, as in a first import, a join would compare every link with every memory.
+    ids = list({memory_id for memory_id, _ in links})
+    projects = dict(fetch("SELECT id, project_id FROM memories_memory WHERE id = ANY(%s::bigint[])", [ids]))
+    named = {
+        (projects[memory_id], target): called.get((projects[memory_id], target.casefold()))
+        for memory_id, target in links
+    }
     dangling_links_resolve({key: memory_id for key, memory_id in named.items() if memory_id}, viewer)
 
 
