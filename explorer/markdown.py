@@ -47,7 +47,7 @@ MOST_EMBEDDED = 20
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedNote:
-    """A memory whose text is shown in that of another one. `about` stands beside its title, such as its state."""
+    """A memory whose text is shown in that of another one. `about` follows its title, such as its state."""
 
     url: str
     title: str
