@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import BigIntegerField, F, Q, QuerySet, Value, Window
-from django.db.models.functions import RowNumber
+from django.db.models.functions import Left, RowNumber
 
 from access.viewer import Viewer
 from categories.models import Relationship
@@ -134,6 +134,17 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
         )
         for pk, memory in memories.items()
     }
+
+
+# Characters of a text that is shown in that of another memory.
+MOST_EMBEDDED_TEXT = 20_000
+
+
+def embedded_texts(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, tuple[MemoryTitle, str]]:
+    """The texts of memories that the viewer may open, cut at `MOST_EMBEDDED_TEXT`; not those of deleted ones."""
+    there = visible_to(viewer).filter(pk__in=memory_ids).exclude(state=Memory.State.DELETED)
+    rows = there.values_list(*_TITLE, Left("content", MOST_EMBEDDED_TEXT + 1))
+    return {row[0]: (MemoryTitle(*row[:-1]), row[-1]) for row in rows}
 
 
 def _aliases_of(memory_ids: Collection[int]) -> dict[int, tuple[str, ...]]:

@@ -28,7 +28,6 @@ from explorer.memory.edit import fact_controls
 from explorer.memory.page import MemoryPage
 from explorer.page_query import PageQuery, View
 from explorer.views.page import ViewBar, build_bar
-from memories.import_names import import_label
 from memories.queries import memory_details
 from memories.recalls import opened
 from search.query import SearchQuery
@@ -92,8 +91,7 @@ def open_panel(query: SearchQuery, memory_id: int, found: PageAnswer, viewer: Vi
     if detail is None:
         return None
     opened(viewer, [memory_id])
-    import_name = import_label(detail.memory.batch, viewer)
-    page = MemoryPage(detail, query, viewer.timezone, fact_controls(detail, viewer), import_name)
+    page = MemoryPage.read(detail, query, viewer, fact_controls(detail, viewer))
     history = read_history(detail.memory, viewer, _EVENTS)
     return MemoryPanel(page, history, query, found.ids, found.total, counts=not query.is_unified)
 

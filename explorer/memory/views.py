@@ -39,7 +39,6 @@ from explorer.memory.edit import (
     memory_write_new,
 )
 from explorer.memory.page import MemoryPage, shared_values, similar_groups
-from memories.import_names import import_label
 from memories.models import Project
 from memories.queries import MemoryDetail, memory_details
 from memories.recalls import opened
@@ -69,8 +68,7 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
         history = read_history(found.memory, viewer, before=request.GET.get("before", ""))
     except EventNotFoundError as error:
         raise Http404(str(error)) from error
-    controls, import_name = fact_controls(found, viewer), import_label(found.memory.batch, viewer)
-    page = MemoryPage(found, _origin_query(request), viewer.timezone, controls, import_name)
+    page = MemoryPage.read(found, _origin_query(request), viewer, fact_controls(found, viewer))
     context = {"page": page, "detail": found, "memory": found.memory, "history": history}
     return private(render(request, "memories/detail.html", context))
 

@@ -79,6 +79,7 @@ PAGES = (
     SitePage("relationship", "/graph/", (ENTITY, r"/graph/relationship/\d+/")),
     SitePage("path", "/graph/", (ENTITY, ENTITY), then="/graph/entity/{0}/?to={1}&together=1"),
     SitePage("memory", "/explore/", (MEMORY,)),
+    SitePage("memory-graph", "/explore/", (MEMORY,), then="/graph/memory/{0}/"),
     SitePage("edit", "/explore/", (MEMORY, r"/m/\d+/edit/")),
     SitePage("similar", "/explore/", (MEMORY, r"/m/\d+/similar/")),
     SitePage("new", "/m/new/"),

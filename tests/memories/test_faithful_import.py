@@ -14,7 +14,7 @@ from explorer.memory.page import MemoryPage
 from memories.models import Memory, MemoryLink, Project
 from memories.queries import memory_details
 from memories.records import MemoryChanges
-from memories.services import memory_archive, memory_restore, memory_update
+from memories.services import memory_archive, memory_delete, memory_restore, memory_update
 from tests.memories.imports import batch_counts, last_batch, run
 from tests.memories.imports import failing as failing_run
 from tests.memories.test_following import EVERYTHING, follow, read
@@ -364,6 +364,79 @@ def test_what_was_edited_together_stays_when_its_record_changes(vault):
     vault("a.md", "A third note about a.")
     run(vault.root, project="one")
     assert batch_counts(last_batch()) == (4, 0, 1, 3, 0)
+
+
+def body_of(external_id, viewer=EVERYTHING):
+    (detail,) = memory_details(viewer, [number(external_id)]).values()
+    return str(MemoryPage.read(detail, None, viewer, {}).body)
+
+
+GUIDE = "# Guide\n\nIntro.\n\n## Steps\n\nPour water.\n\n### Later\n\nWait.\n\n## End\n\nDrink. ^last\n\nOver.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "has", "has_not"),
+    [
+        pytest.param("Before.\n\n![[Guide]]\n\nAfter.", ["Intro.", "Wait.", "Over.", "After."], ["[["], id="whole"),
+        pytest.param("![[Guide#Steps]]", ["Pour water.", "Wait."], ["Intro.", "Drink."], id="a section"),
+        pytest.param("![[Guide#^last]]", ["Drink."], ["Intro.", "^last", "Over."], id="a block"),
+        pytest.param("![[guide.md]]\n![[drinks/Guide#Later]]", ["Intro."], ["[["], id="two"),
+        pytest.param("- ![[Guide#Steps]]", ["<li>", "Pour water."], ["Intro."], id="in a list"),
+        pytest.param("See ![[Guide]] there.", ["<p>See <a href"], ["Intro."], id="within a line it is a link"),
+        pytest.param("![[Guide#Nowhere]]", ["Guide#Nowhere</a>"], ["Intro."], id="no such section"),
+        pytest.param("```\n![[Guide]]\n```", ["![[Guide]]"], ["Intro."], id="in code"),
+        pytest.param("![[Nowhere]]", ["![[Nowhere]]"], [], id="no such note"),
+        pytest.param(
+            "![[shots/tea pot.PNG|300]]", ["(shots/tea pot.PNG, a file that is not stored here)"], ["[["], id="picture"
+        ),
+    ],
+)
+def test_note_that_is_embedded_is_shown_in_place(vault, text, has, has_not):
+    vault("drinks/Guide.md", GUIDE)
+    vault("a.md", text)
+    run(vault.root)
+    body = body_of("a.md")
+    assert [part for part in has if part not in body] == []
+    assert [part for part in has_not if part in body] == []
+    is_embedded = '<div class="embed">' in body
+    assert is_embedded == ("water" in body or "Intro" in body or "Drink." in body)
+    if is_embedded:
+        assert f'<a href="{memory_url(number("drinks/Guide.md"))}" rel="noopener nofollow">Guide</a>' in body
+
+
+def test_embedded_notes_are_shown_one_level_deep_and_never_in_themselves(vault):
+    vault("a.md", "![[b]]\n\n![[a]]\n\nA text.")
+    vault("b.md", "![[a]]\n\n![[c]]\n\nB text. <script>alert(1)</script>")
+    vault("c.md", "C text.")
+    run(vault.root)
+    body = body_of("a.md")
+    assert (body.count("B text."), body.count("A text."), body.count("C text.")) == (1, 1, 0)
+    assert "<script" not in body
+    assert body.count('<div class="embed">') == 1
+
+
+def test_embedded_text_is_shown_to_those_alone_who_may_read_it(vault):
+    vault("a.md", "![[b]]\n\nA text.")
+    vault("b.md", "B text.")
+    run(vault.root, project="one")
+    two = Project.objects.create(slug="two", name="two")
+    memory_update(memory_id=number("b.md"), changes=MemoryChanges(project="two"), viewer=EVERYTHING)
+    one = frozenset([Project.objects.get(slug="one").pk])
+    assert "B text." in body_of("a.md")
+    assert "B text." in body_of("a.md", Viewer(one | {two.pk}, frozenset({"read"}), frozenset()))
+    assert "B text." not in body_of("a.md", Viewer(one, frozenset({"read"}), frozenset()))
+    memory_delete(memory_id=number("b.md"), viewer=EVERYTHING, reason="")
+    assert "B text." not in body_of("a.md")
+    assert f'href="{memory_url(number("b.md"))}"' in body_of("a.md")
+
+
+def test_long_text_that_is_embedded_is_cut(vault):
+    vault("a.md", "![[b]]")
+    vault("b.md", "Long text. " * 5_000)
+    run(vault.root)
+    body = body_of("a.md")
+    assert "The rest of it</a>" in body
+    assert len(body) < 30_000
 
 
 def some_notes(write, names, text="A note about {}, and about nothing else."):
