@@ -186,7 +186,7 @@ _FILTERS: dict[str, Any] = {
 }
 # Hosts that send only arguments of the schema can filter by all of them in a search.
 _FURTHER_FILTERS: dict[str, Any] = {
-    **dict.fromkeys(("concept", "entity", "author", "agent", "source", "state", "has", "no"), LIST),
+    **dict.fromkeys(("concept", "entity", "author", "agent", "source", "import", "state", "has", "no"), LIST),
     "match_all": SWITCH,
     "since": {"type": "string", "description": "30d, 6m"},
     "updated_since": TEXT,

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from categories.kinds import TERM_KINDS
 from explorer.page_query import PageQuery
-from search.query import SearchQuery, plain
+from search.query import SearchQuery, import_query, plain
 from search.result import SearchResult
 from text.formatting import number
 
@@ -155,6 +155,11 @@ def filter_url(key: str, value: str) -> str:
     return explore_url(SearchQuery().only(key, value))
 
 
+def import_url(name: str) -> str:
+    """The explore page of all memories that an import brought, or a followed source, but for deleted ones."""
+    return explore_url(import_query(name))
+
+
 def session_url(session_id: int) -> str:
     """The page of what a session did."""
     return path_of("explorer:session", session_id)
@@ -180,6 +185,8 @@ def narrowed(query: SearchQuery, key: str, value: str) -> SearchQuery:
 
 # Labels of the formats of `transfer.formats.export_registry`.
 FILES = {"jsonl": "JSON lines", "csv": "CSV", "markdown": "Markdown notes"}
+# The states of memories that are not deleted.
+_EXPORTED = ("active", "proposed", "superseded", "archived")
 FILES_FOR_SYSTEMS = {
     "claude-mem": "claude-mem",
     "mcp-memory-service": "mcp-memory-service",
@@ -220,9 +227,13 @@ def build_take_out(query: PageQuery, result: SearchResult, site: str) -> TakeOut
 
     parameters = plain.querystring()
     search = f"{site}{path_of('api:api-root')}search{f'?{parameters}' if parameters else ''}"
+    files = links(FILES)
+    if exact and not (plain.state or plain.not_state):
+        hidden = f"{path_of('api:export')}?{plain.with_(state=_EXPORTED).querystring()}&format=markdown"
+        files = (*files, Link("Markdown notes with superseded and archived", hidden))
     return TakeOut(
         label=f"Export {number(result.total)}…" if exact else "Use elsewhere…",
-        files=links(FILES),
+        files=files,
         calls=(
             Call("With the API", f'curl -H "Authorization: Bearer $KEY" "{search}"'),
             Call("With an agent (MCP)", f"search {json.dumps(search_arguments(plain), ensure_ascii=False)}"),

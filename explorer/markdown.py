@@ -4,7 +4,9 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -38,23 +40,46 @@ _WIKI_LINK = re.compile(
 _TAG = re.compile(r'<(?:"[^"]*"|[^>"])*>')
 
 
+_PICTURE = re.compile(r".+\.(?:avif|bmp|gif|heic|jpe?g|mov|mp[34]|ogg|pdf|png|svg|wav|webm|webp)", re.IGNORECASE)
+# Notes that one text shows in place; further ones are links.
+MOST_EMBEDDED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedNote:
+    """A memory whose text is shown in that of another one. `about` follows its title, such as its state."""
+
+    url: str
+    title: str
+    text: str
+    about: str = ""
+    is_cut: bool = False
+
+
 def render_markdown(
-    text: str, title: str = "", *, highest: int = 2, notes: Mapping[str, str] | None = None
+    text: str,
+    title: str = "",
+    *,
+    highest: int = 2,
+    notes: Mapping[str, str] | None = None,
+    embedded: Mapping[str, EmbeddedNote] | None = None,
 ) -> SafeString:
     """HTML that cannot run scripts, load resources, or imitate the page. A first heading like `title` is left out; the
     highest of the others is of the level `highest`.
 
-    `notes` are the pages of other memories by the names, as `note_key` has them, that links between notes may have.
+    `notes` are the pages of other memories by the names, as `note_key` has them, that links between notes may have;
+    `embedded` are those of them that `![[Note]]`, in a paragraph of its own, shows in place.
     """
     if len(text) > _LONGEST_MARKDOWN:
         return format_html("<pre><code>{}</code></pre>", text)
-    env: dict[str, Any] = {"highest": highest, "notes": notes or {}}
+    env: dict[str, Any] = {"highest": highest, "notes": notes or {}, "names_pictures": notes is not None}
     tokens = _MARKDOWN.parse(text, env)
     for token in tokens if notes else ():
         _link_notes(token.children or (), env["notes"])
     if title and _opens_with(title, tokens):
         del tokens[:3]
     env["highest_heading"] = min((int(t.tag[1]) for t in tokens if t.type == "heading_open"), default=1)
+    tokens = _with_embedded(tokens, embedded, env["notes"]) if embedded else tokens
     html = _MARKDOWN.renderer.render(tokens, _MARKDOWN.options, env)
     clean = nh3.clean(
         html,
@@ -105,10 +130,95 @@ def _link_notes(tokens: Iterable[Token], notes: Mapping[str, str]) -> None:
             token.attrs["href"] = url or token.attrs["href"]
 
 
+def embedded_names(text: str) -> list[str]:
+    """The names of the notes that a text shows in place, if they are known: at most `MOST_EMBEDDED`."""
+    names = (match["target"] for match in _WIKI_LINK.finditer(text) if match[0][0] == "!")
+    return list(dict.fromkeys(map(note_key, names)))[:MOST_EMBEDDED]
+
+
+def _with_embedded(
+    tokens: Sequence[Token], embedded: Mapping[str, EmbeddedNote], notes: Mapping[str, str]
+) -> list[Token]:
+    """The tokens of a text, with those of other notes in place of the paragraphs that name them."""
+    found: list[Token] = []
+    left = 0
+    for place, token in enumerate(tokens):
+        if left:
+            left -= 1
+        elif inner := _embedded_tokens(tokens, place, embedded, notes):
+            # A paragraph is three tokens.
+            found, left = [*found, *inner], 2
+        else:
+            found.append(token)
+    return found
+
+
+def _embedded_tokens(
+    tokens: Sequence[Token], place: int, embedded: Mapping[str, EmbeddedNote], notes: Mapping[str, str]
+) -> list[Token]:
+    """The tokens of the notes that the paragraph at a place consists of; none if it has anything else."""
+    if tokens[place].type != "paragraph_open":
+        return []
+    found: list[Token] = []
+    for line in tokens[place + 1].content.splitlines():
+        match = _WIKI_LINK.fullmatch(line.strip())
+        note = embedded.get(note_key(match["target"])) if match and match[0][0] == "!" else None
+        text = note_part(note.text, match["part"] or "") if match and note else None
+        if note is None or text is None:
+            return []
+        found += _tokens_of_note(note, text, notes)
+    return found
+
+
+def _tokens_of_note(note: EmbeddedNote, text: str, notes: Mapping[str, str]) -> list[Token]:
+    tokens = _MARKDOWN.parse(text, {"notes": notes, "names_pictures": True})
+    if _opens_with(note.title, tokens):
+        del tokens[:3]
+    for token in tokens:
+        _link_notes(token.children or (), notes)
+        if token.type.startswith("heading_"):
+            # Below the headings of the text that it is in.
+            token.tag = f"h{min(6, int(token.tag[1]) + 2)}"
+    link = f'<a href="{_escaped(note.url)}">{_escaped(note.title)}</a>'
+    about = f" {_escaped(note.about)}" if note.about else ""
+    begin = Token("html_block", "", 0, content=f'<div class="embed"><p>{link}{about}</p>\n')
+    more = f'<p><a href="{_escaped(note.url)}">The rest of it</a></p>' if note.is_cut else ""
+    return [begin, *tokens, Token("html_block", "", 0, content=f"{more}</div>\n")]
+
+
+def note_part(text: str, part: str) -> str | None:
+    """The section of a text below a heading (`#Heading`), or a block by its id (`#^id`). None if there is none."""
+    wanted = note_key(part.rpartition("#")[2])
+    if not wanted:
+        return text
+    if wanted.startswith("^"):
+        blocks = re.split(r"\n[ \t]*\n", text)
+        own = re.compile(rf"(?:^|\s){re.escape(wanted)}\s*$", re.IGNORECASE)
+        return next((own.sub("", block) for block in blocks if own.search(block) and own.sub("", block).strip()), None)
+    headings = [
+        (token.map[0], int(token.tag[1]), note_key(plain_title(inline.content)))
+        for token, inline in pairwise(_MARKDOWN.parse(text))
+        if token.type == "heading_open" and token.level == 0 and token.map
+    ]
+    for at, (begin, level, name) in enumerate(headings):
+        if name == wanted:
+            ends = (line for line, other, _ in headings[at + 1 :] if other <= level)
+            lines = text.splitlines()
+            return "\n".join(lines[begin : next(ends, len(lines))])
+    return None
+
+
 def _wiki_link(state: StateInline, silent: bool) -> bool:
-    """`[[Note]]`, `[[Note#part|shown]]` and `![[Note]]` as links, if the note is known."""
+    """`[[Note]]`, `[[Note#part|shown]]` and `![[Note]]` as links, if the note is known; a picture by its name."""
     match = _WIKI_LINK.match(state.src, state.pos) if state.src[state.pos] in "[!" else None
     url = state.env.get("notes", {}).get(note_key(match["target"].rstrip("\\"))) if match else None
+    if match and url is None and match[0][0] == "!" and _PICTURE.fullmatch(match["target"].strip()):
+        if not state.env.get("names_pictures"):
+            return False
+        if not silent:
+            state.push("text", "", 0).content = f"({match['target'].strip()}, a file that is not stored here)"
+        state.pos = match.end()
+        return True
     if match is None or url is None:
         return False
     if not silent:
@@ -121,7 +231,7 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
 
 def _only_own_attributes(own: Collection[str], tag: str, attribute: str, value: str) -> str | None:
     if tag == "div":
-        return value if (attribute, value) in {("class", "wide"), ("tabindex", "0")} else None
+        return value if (attribute, value) in {("class", "wide"), ("class", "embed"), ("tabindex", "0")} else None
     if attribute == "align":
         return value if value in {"left", "center", "right"} else None
     if attribute == "href" and value not in own and not urlsplit(value).scheme:

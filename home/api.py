@@ -45,7 +45,11 @@ class OverviewMemory(BaseModel):
 class ArrivalsReply(BaseModel):
     """The memories that imports brought since, whatever their own dates are."""
 
-    count: int
+    count: int = Field(description="Their number when they came in.")
+    brought: SliceReply | None = Field(
+        description="Those that are not deleted; null without any, or of more than 100 imports."
+    )
+    others: SliceReply | None = Field(description="Memories new or changed since that these imports did not bring.")
     imports: int = Field(description="The number of imports.")
     first: datetime | None = Field(description="The date of the oldest of them.")
     last: datetime | None = Field(description="The date of the newest of them.")
@@ -135,6 +139,8 @@ def overview_read(request: ApiRequest) -> OverviewReply:
         ],
         arrivals=ArrivalsReply(
             count=found.arrivals.count,
+            brought=shown(found.brought) if found.brought else None,
+            others=shown(found.others) if found.others else None,
             imports=found.arrivals.imports,
             first=found.arrivals.first,
             last=found.arrivals.last,

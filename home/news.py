@@ -19,6 +19,8 @@ from web.sql import fetch_column
 # Changes of what one believes come first.
 READ_FIRST = "decision"
 _NEWS = 5
+# Those that replace others come first, but leave room for what is pinned.
+_REPLACING = 3
 _LOOKED_AT = 50
 
 # By memory_important_idx, whose order the rows of a project are in.
@@ -80,7 +82,9 @@ def read_first(viewer: Viewer, changed: SearchResult, start: datetime, arrivals:
     older = {memory.superseded_by_id: memory for memory in replaced if memory.superseded_by_id}
     decisions = SearchQuery(type=(READ_FIRST,), page_size=_LOOKED_AT, sort=Sort.NEWEST)
     last = memory_ids(query, viewer)
-    ids = dict.fromkeys([*older, *_important(viewer, changed, arrivals), *memory_ids(decisions, viewer), *last])
+    first = list(older)[:_REPLACING]
+    important = _important(viewer, changed, arrivals)
+    ids = dict.fromkeys([*first, *important, *memory_ids(decisions, viewer), *older, *last])
     found = [memory for memory in memories_by_id(viewer, ids) if memory.state in ("active", "proposed")]
     # A memory that replaces another one may be older than the replacement.
     new = [one for one in found if one.updated_at >= start or one.batch_id in arrivals.batch_ids or one.pk in older]

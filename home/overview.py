@@ -23,14 +23,14 @@ from memories.models import EmbeddingModel, Memory
 from search.facets import FACET, FacetValue
 from search.histogram import Histogram
 from search.listings import date_histograms, days_since, totals
-from search.query import EVER, Interval, SearchQuery, Sort
+from search.query import EVER, Interval, SearchQuery, Sort, import_query
 from search.result import HitDetail, SearchResult
 from search.run import run
 from search.saved_views import OpenableView, ViewCount, count_views, openable_views
 from search.typed import as_text
 from text.formatting import check_start, local_time, number, start_of
 from web.cache import RepeatedReads
-from web.params import Params, Value
+from web.params import MAX_VALUES, Params, Value
 
 # Changes are shown since then where nobody looked before.
 FIRST_SPAN = "7d"
@@ -122,6 +122,10 @@ class Overview:
     contributors: tuple[Contributor, ...]
     arrivals: Arrivals
     """Memories that imports brought since, whatever their own dates are."""
+    brought: Slice | None
+    """The same as a search finds them; None without any, or of more imports than a search may name."""
+    others: Slice | None
+    """Memories new or changed since that these imports did not bring; None as well."""
     news: tuple[News, ...]
     growth: Histogram
     """All memories over time, without early times that hold hardly anything."""
@@ -180,6 +184,7 @@ def _overview(viewer: Viewer, first: datetime, now: datetime, views: tuple[Opena
     corpus = _counted(everything, viewer)
     changed = _counted(lately.with_(sort=Sort.UPDATED), viewer)
     arrivals = arrivals_since(first, viewer)
+    brought, others = _arrival_slices(arrivals, changed.query, viewer)
     growth = corpus.histogram or Histogram()
     serving = EmbeddingModel.objects.filter(state=EmbeddingModel.State.SERVING).first()
     progress = memory_progress(data_revision(), serving.pk) if serving else None
@@ -197,6 +202,8 @@ def _overview(viewer: Viewer, first: datetime, now: datetime, views: tuple[Opena
         projects=_parts(changed, "project"),
         contributors=_contributors(changed, fresh, viewer),
         arrivals=arrivals,
+        brought=brought,
+        others=others,
         news=read_first(viewer, changed, first, arrivals),
         growth=growth,
         days=days_since(everything, strip_start(local_time(now, viewer.timezone).date()), viewer),
@@ -224,6 +231,15 @@ def _sliced(queries: Sequence[tuple[SearchQuery, str]], viewer: Viewer) -> tuple
         Slice(label, counted.total, query, counted.truncated)
         for (query, label), counted in zip(queries, found, strict=True)
     )
+
+
+def _arrival_slices(arrivals: Arrivals, changed: SearchQuery, viewer: Viewer) -> tuple[Slice | None, Slice | None]:
+    """The memories that imports brought, and those new or changed that they did not bring."""
+    names = tuple(str(pk) for pk in sorted(arrivals.batch_ids))
+    if not names or len(names) > MAX_VALUES:
+        return None, None
+    brought, others = _sliced([(import_query(*names), ""), (changed.with_(not_import=names), "")], viewer)
+    return brought, others
 
 
 def _slice(result: SearchResult, label: str = "") -> Slice:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import BigIntegerField, F, Q, QuerySet, Value, Window
-from django.db.models.functions import RowNumber
+from django.db.models.functions import Left, RowNumber
 
 from access.viewer import Viewer
 from categories.models import Relationship
@@ -42,7 +42,7 @@ def memory_version(memory: Memory) -> str:
     return hashlib.sha256(repr(values).encode(errors="surrogatepass")).hexdigest()[:20]
 
 
-_MAX_LINKS = 200
+MAX_LINKS = 200
 _MAX_BACKLINKS = 50
 _MAX_RELATIONSHIPS = 50
 _TITLE = ("id", "title", "memory_type", "state", "created_at")
@@ -97,7 +97,7 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
     those for names that are not cached.
     """
     names = names_at(data_revision())
-    found = visible_to(viewer).select_related("project", "session", "batch").defer("terms", "raw")
+    found = visible_to(viewer).select_related("project__batch", "session", "batch").defer("terms", "raw")
     # A number that is too large for an id, from a URL, is an error of a cluster's database.
     memories = found.in_bulk([pk for pk in memory_ids if pk < 2**63])
     ids = list(memories)
@@ -127,13 +127,24 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
             ),
             # One that links here twice by the same relation is listed once.
             backlinks=tuple(dict.fromkeys((one.rel, one.memory) for one in related[pk] if one.role == _BACKLINK)),
-            supersedes=tuple(one.memory for one in related[pk] if one.role == _OLDER)[:_MAX_LINKS],
+            supersedes=tuple(one.memory for one in related[pk] if one.role == _OLDER)[:MAX_LINKS],
             superseded_by=titles.get(memory.superseded_by_id or 0),
             relationships=tuple(relationships[pk]),
             around=_sorted_titles(memory, (one.memory for one in related[pk] if one.role == _NEAR)) if around else (),
         )
         for pk, memory in memories.items()
     }
+
+
+# Characters of a text that is shown in that of another memory.
+MOST_EMBEDDED_TEXT = 20_000
+
+
+def embedded_texts(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, tuple[MemoryTitle, str]]:
+    """The texts of memories that the viewer may open, cut at `MOST_EMBEDDED_TEXT`; not those of deleted ones."""
+    there = visible_to(viewer).filter(pk__in=memory_ids).exclude(state=Memory.State.DELETED)
+    rows = there.values_list(*_TITLE, Left("content", MOST_EMBEDDED_TEXT + 1))
+    return {row[0]: (MemoryTitle(*row[:-1]), row[-1]) for row in rows}
 
 
 def _aliases_of(memory_ids: Collection[int]) -> dict[int, tuple[str, ...]]:
@@ -177,7 +188,7 @@ def _related_by_id(viewer: Viewer, memories: Collection[Memory], around: int) ->
     columns = ("role", "place", "rel", "target", "url")
     of_link = (*columns, "target_memory_id", *(f"memory__{name}" for name in _TITLE))
     rows = (
-        links.filter(memory__in=ids, ordinal__lt=_MAX_LINKS)
+        links.filter(memory__in=ids, ordinal__lt=MAX_LINKS)
         .values_list(*of_link)
         .union(
             back.values_list(*of_link),

@@ -170,7 +170,7 @@ def _chosen(
         periods = _other_period(own_a, own_b) or _halves(engine, resolved)
         first, second = periods or (None, None)
         return own_a or first, own_b or second
-    given = {value for own in (own_a, own_b) if own for value in getattr(own, by)}
+    given = {value for own in (own_a, own_b) if own for value in own.selection(by).include}
     others = (SearchQuery().only(by, value) for value, _, _ in choices if value not in given)
     return own_a or next(others, None), own_b or next(others, None)
 

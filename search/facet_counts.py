@@ -103,7 +103,8 @@ def count_facets(
             values = _tree_values(engine, counted, tree, always, resolved, hides)
         else:
             values = value_rows(spec, _sidebar_values(spec, counted, resolved, zeros), resolved, hides)
-        facets.append(build_facet(spec, values, counted.distinct, summary, resolved, at_least=counted.truncated))
+        distinct = counted.distinct - _hidden_by_names(spec, counted.values, resolved)
+        facets.append(build_facet(spec, values, distinct, summary, resolved, at_least=counted.truncated))
     buckets, ranges = DateBuckets(*counts.buckets), DateBuckets(*counts.buckets_without_dates)
     return Counted(summary, tuple(facets), histogram, buckets, ranges, counts.as_of, _states(plan, counts))
 
@@ -303,6 +304,9 @@ def value_terms(spec: FacetSpec, values: Sequence[Value], resolved: ResolvedQuer
         case FacetKind.PROJECT:
             rows = ((value, resolved.projects.get(int(value))) for value in values)
             return {value: Term(row.id, row.slug, row.name or row.slug) for value, row in rows if row}
+        case FacetKind.IMPORT:
+            labels = resolved.import_labels([int(value) for value in values])
+            return {pk: Term(pk, str(pk), label) for pk, label in labels.items()}
         case FacetKind.TREE:
             nodes = resolved.names.category_nodes([int(value) for value in values])
             return {node.id: Term(node.id, node.path, " / ".join(node.names)) for node in nodes.values()}
@@ -322,7 +326,8 @@ def value_rows(
 ) -> tuple[FacetValue, ...]:
     """Values of a flat facet: the counted ones, then selected ones without memories."""
     rows = counted_rows(spec, counted, resolved, hides)
-    return (*rows, *_uncounted_selected(spec, {v.value for v in counted}, resolved, hides))
+    uncounted = _uncounted_selected(spec, {v.value for v in counted}, resolved, hides)
+    return _join_sources(spec, (*rows, *uncounted), resolved)
 
 
 def counted_rows(
@@ -330,7 +335,30 @@ def counted_rows(
 ) -> tuple[FacetValue, ...]:
     """Values in the order of their counts."""
     terms = value_terms(spec, [v.value for v in counted], resolved)
-    return tuple(_values(spec, [(terms[v.value], v) for v in counted if v.value in terms], resolved, hides))
+    rows = tuple(_values(spec, [(terms[v.value], v) for v in counted if v.value in terms], resolved, hides))
+    return _join_sources(spec, rows, resolved)
+
+
+def _join_sources(spec: FacetSpec, rows: tuple[FacetValue, ...], resolved: ResolvedQuery) -> tuple[FacetValue, ...]:
+    """The rows with one for all imports of a followed source that was chosen."""
+    if spec.kind != FacetKind.IMPORT:
+        return rows
+    joined: dict[str, FacetValue] = {}
+    for row in rows:
+        if before := joined.get(row.value):
+            row = before if row.excluded else before._replace(count=before.count + row.count)
+        elif label := resolved.labels.get((spec.key, row.value)):
+            row = row._replace(label=label)
+        joined[row.value] = row
+    return tuple(joined.values())
+
+
+def _hidden_by_names(spec: FacetSpec, counted: Sequence[ValueCount], resolved: ResolvedQuery) -> int:
+    """The number of values that are counted in the row of another one; see `_join_sources`."""
+    if spec.kind != FacetKind.IMPORT:
+        return 0
+    names = [resolved.url_values.get((spec.key, one.value), one.value) for one in counted if one.count]
+    return len(names) - len(set(names))
 
 
 def _values(

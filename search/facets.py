@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from enum import Enum
+from keyword import iskeyword
 from typing import NamedTuple
 
 
@@ -13,6 +14,7 @@ class FacetKind(Enum):
     IDS = "ids"  # an array of ids of a vocabulary
     TREE = "tree"  # an array of category ids, with all ancestors
     PROJECT = "project"  # the foreign key, shown by slug
+    IMPORT = "import"  # the foreign key, null where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ class FacetSpec:
     """The meaning of the values, for readers who see them for the first time."""
     is_open: bool = False
     """Whether the sidebar shows the values before the reader arranges it."""
+
+    @property
+    def field(self) -> str:
+        """The field of a query: the key, unless that is a word of Python."""
+        return f"{self.key}_" if iskeyword(self.key) else self.key
 
 
 FACETS: tuple[FacetSpec, ...] = (
@@ -127,6 +134,15 @@ FACETS: tuple[FacetSpec, ...] = (
         help_text="The system that the memory was imported from, or how it was written here.",
     ),
     FacetSpec(
+        "import",
+        "Import",
+        FacetKind.IMPORT,
+        "batch_id",
+        "imports",
+        exclusive=True,
+        help_text="The import that brought the memory. Memories that were written here have none.",
+    ),
+    FacetSpec(
         "state",
         "State",
         FacetKind.SCALAR,
@@ -141,6 +157,8 @@ FACETS: tuple[FacetSpec, ...] = (
 OWN_CATEGORIES = "category_ids"
 # The columns of memories that facets read, in the order of the facets.
 FACET_COLUMNS: tuple[str, ...] = (*(spec.column for spec in FACETS), OWN_CATEGORIES)
+# The kinds that have a number in each memory: of a row of another table.
+KEY_KINDS = frozenset({FacetKind.PROJECT, FacetKind.IMPORT})
 FACET: dict[str, FacetSpec] = {spec.key: spec for spec in FACETS}
 
 # Dates are a facet with a histogram instead of values.

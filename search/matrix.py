@@ -25,7 +25,9 @@ from web.params import Required, Text
 from web.timing import Stopwatch
 from web.validation import Problem
 
-Axis = Literal["project", "type", "category", "tag", "concept", "entity", "author", "agent", "source", "state"]
+Axis = Literal[
+    "project", "type", "category", "tag", "concept", "entity", "author", "agent", "source", "import", "state"
+]
 # States that are offered as rows or columns; deleted memories only if the query selects them.
 _STATES = ("active", "archived", "proposed", "superseded")
 
@@ -81,7 +83,9 @@ class Line:
         chosen = query.selection(self.key)
         if chosen.require_all:
             return query.with_all(self.key, (*chosen.include, self.value))
-        return query.with_(**{self.key: (self.value,), "no": tuple(key for key in query.no if key != self.key)})
+        return query.with_(
+            **{FACET[self.key].field: (self.value,), "no": tuple(key for key in query.no if key != self.key)}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ def base_query(query: SearchQuery, *keys: str) -> SearchQuery:
         elif key == "state":
             query = query.with_(state=query.state or _STATES, no=tuple(k for k in query.no if k != key))
         elif not query.selection(key).require_all:
-            query = query.with_(**{key: (), "no": tuple(k for k in query.no if k != key)})
+            query = query.with_(**{FACET[key].field: (), "no": tuple(k for k in query.no if k != key)})
     return query
 
 

@@ -1,7 +1,7 @@
 """The map of meaning under a query: the places of its matches in the colours of a facet, and the names of regions."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import TypeVar
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from access.viewer import Viewer
-from memories.models import MapPlace
+from memories.models import MapPlace, Memory
 from search.area import MOST, Area, Tile, area_text
 from search.baseline_counts import corpus_plan, corpus_view
 from search.engines import snapshot, with_engine
@@ -21,16 +21,18 @@ from search.engines.base import (
     EngineTimeoutError,
     FacetRequest,
     Filter,
+    Ids,
     MapTile,
     Value,
 )
-from search.engines.stored_columns import layout_now
+from search.engines.stored_columns import layout_now, read_places
 from search.facet_counts import value_terms
-from search.facets import FACET, FacetKind
+from search.facets import DEFAULT_STATES, FACET, FacetKind
 from search.hits import load_hits
 from search.plan import ResolvedQuery, resolve_query
 from search.query import SearchQuery
 from search.ranking import Ranked
+from search.region_words import name_places
 from search.result import Hit, SearchWarning
 from text.formatting import instant
 from web.cache import RevisionCache
@@ -57,6 +59,9 @@ _MIN_SHARE, _MIN_MEMORIES = 0.3, 4
 # The radius of a region, and the least distance of two names, in squares of the coarse grid.
 _RADIUS, _APART = 4, 1.5
 _CORNERS = 12
+# Elsewhere words of the texts are names, where at least so many memories are; the most of such names, and the memories
+# that are read for each, and for comparison.
+_CROWD, _MOST_BY_WORDS, _READ_AT_EACH, _READ_ELSEWHERE = 12, 40, 60, 300
 _KEPT_VIEWS, _KEPT_SECONDS = 16, 600
 
 T = TypeVar("T")
@@ -96,7 +101,8 @@ class MapField:
 @dataclass(frozen=True, slots=True)
 class Region:
     """A place with a name: where most memories with a value of a facet are. `count` are the matches with the value,
-    wherever they are; `inside` are the matches of any value in `area`.
+    wherever they are; `inside` are the matches of any value in `area`. One that is named by words of its texts has no
+    facet and no value, and `count` are those inside.
     """
 
     key: str
@@ -111,7 +117,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class _RegionName:
-    """A region before its name is looked up: the value of an engine, and its middle."""
+    """A region before its name is looked up: the value of an engine, and its middle. Words are a name already."""
 
     key: str
     value: Value
@@ -243,7 +249,7 @@ def map_regions(query: SearchQuery, viewer: Viewer, *, count_areas: bool = False
                 return ()
             resolved = resolve_query(engine, query, viewer, datetime.now(UTC))
             named = _named_regions(engine, resolved, layout)
-            regions = _counted_regions(engine, resolved, layout[0], named)
+            regions = _counted_regions(engine, resolved, layout, named)
             if not count_areas:
                 return regions
             areas = [_area(layout, region.x, region.y) for region in regions]
@@ -285,50 +291,129 @@ def _find_regions(engine: Engine, resolved: ResolvedQuery, layout: tuple[int, in
     for _, region in found:
         if len(kept) < _REGIONS and all(math.hypot(region.x - k.x, region.y - k.y) >= least for k in kept):
             kept.append(region)
-    return tuple(kept)
+    return (*kept, *_regions_by_words(engine, resolved, layout, kept))
+
+
+def _regions_by_words(
+    engine: Engine, resolved: ResolvedQuery, layout: tuple[int, int], named: Sequence[_RegionName]
+) -> Iterator[_RegionName]:
+    """Regions where many memories are and no name is, named by the words of their texts."""
+    projects = list(resolved.projects)
+    cells = engine.map_cells(corpus_plan(resolved.plan.project_ids), layout, "project", projects)
+    unit = (MOST + 1) / _SIDE
+    crowds = _find_crowds(cells.values(), [(one.x / unit, one.y / unit) for one in named])
+    if not crowds:
+        return
+    places = read_places(*layout)
+    ids, xs, ys = places.ids, places.xs.astype(np.int64), places.ys.astype(np.int64)
+    if resolved.plan.project_ids is not None:
+        # Memories of other projects must not decide which ones are read.
+        own = Memory.objects.filter(project_id__in=projects, state__in=DEFAULT_STATES).values_list("pk", flat=True)
+        is_own = np.isin(ids, np.fromiter(own.iterator(), np.int64))
+        ids, xs, ys = ids[is_own], xs[is_own], ys[is_own]
+    near = [ids[np.hypot(xs - x, ys - y) <= _RADIUS * unit] for x, y in crowds]
+    names = name_places([_some(one, _READ_AT_EACH) for one in near], _some(ids, _READ_ELSEWHERE), projects)
+    for (x, y), name in zip(crowds, names, strict=True):
+        if name:
+            yield _RegionName("", name, x, y)
+
+
+def _find_crowds(cells: Iterable[npt.NDArray[np.int64]], named: Sequence[tuple[float, float]]) -> list[tuple[int, int]]:
+    """The middles of the densest surroundings that have no name yet, the densest first."""
+    grid = np.zeros((_SIDE, _SIDE))
+    for squares in cells:
+        grid += squares.reshape(_SIDE, _SIDE)
+    columns, rows = np.ogrid[:_SIDE, :_SIDE]
+    for x, y in named:
+        grid[(columns + 0.5 - x) ** 2 + (rows + 0.5 - y) ** 2 <= _RADIUS**2] = 0
+    found: list[tuple[int, int]] = []
+    while len(found) < _MOST_BY_WORDS:
+        column, row = divmod(int(_smooth(grid).argmax()), _SIDE)
+        is_near = (columns - column) ** 2 + (rows - row) ** 2 <= _RADIUS**2
+        near = grid * is_near
+        if near.sum() < _CROWD:
+            break
+        found.append(_middle(near))
+        grid[is_near] = 0
+    return found
+
+
+def _some(ids: Ids, most: int) -> list[int]:
+    """Some ids, evenly spread over all."""
+    return [int(pk) for pk in ids[:: max(1, -(-len(ids) // most))]]
+
+
+def _smooth(grid: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    smooth = grid
+    for axis in (0, 1):
+        for _ in range(2):
+            smooth = np.roll(smooth, 1, axis) + 2 * smooth + np.roll(smooth, -1, axis)
+    return smooth
+
+
+def _middle(near: npt.NDArray[np.float64]) -> tuple[int, int]:
+    """The mean place of the memories in some squares."""
+    unit = (MOST + 1) / _SIDE
+    positions = np.ogrid[:_SIDE, :_SIDE]
+    x, y = (float((near * (position + 0.5)).sum() / near.sum() * unit) for position in positions)
+    return int(x), int(y)
 
 
 def _region_of(squares: npt.NDArray[np.int64]) -> tuple[float, int, int] | None:
     """The weight and the middle of the densest surroundings of a value; None if its memories are all over the map."""
     grid = squares.reshape(_SIDE, _SIDE).astype(np.float64)
-    smooth = grid
-    for axis in (0, 1):
-        for _ in range(2):
-            smooth = np.roll(smooth, 1, axis) + 2 * smooth + np.roll(smooth, -1, axis)
-    column, row = divmod(int(smooth.argmax()), _SIDE)
+    column, row = divmod(int(_smooth(grid).argmax()), _SIDE)
     columns, rows = np.ogrid[:_SIDE, :_SIDE]
     near = grid * ((columns - column) ** 2 + (rows - row) ** 2 <= _RADIUS**2)
     inside, total = float(near.sum()), float(grid.sum())
     if inside < _MIN_MEMORIES or inside < _MIN_SHARE * total:
         return None
-    unit = (MOST + 1) / _SIDE
-    x, y = (float((near * (position + 0.5)).sum() / inside * unit) for position in (columns, rows))
-    return inside * math.sqrt(inside / total), int(x), int(y)
+    return inside * math.sqrt(inside / total), *_middle(near)
 
 
 def _counted_regions(
-    engine: Engine, resolved: ResolvedQuery, layout_id: int, named: Sequence[_RegionName]
+    engine: Engine, resolved: ResolvedQuery, layout: tuple[int, int], named: Sequence[_RegionName]
 ) -> tuple[Region, ...]:
     """The regions with their names and the matches that have their values; those without a match are left out."""
+    regions = [
+        *_regions_of_values(engine, resolved, layout, named),
+        *_regions_of_words(engine, resolved, layout, named),
+    ]
+    return tuple(sorted(regions, key=lambda region: -region.count))
+
+
+def _regions_of_words(
+    engine: Engine, resolved: ResolvedQuery, layout: tuple[int, int], named: Sequence[_RegionName]
+) -> Iterator[Region]:
+    words = [one for one in named if not one.key]
+    areas = [_area(layout, one.x, one.y) for one in words]
+    counts = engine.match([replace(resolved.plan, area=area) for area in areas]) if areas else []
+    for one, area, found in zip(words, areas, counts, strict=True):
+        if found.total:
+            yield Region("", "", str(one.value), one.x, one.y, found.total, area_text(area))
+
+
+def _regions_of_values(
+    engine: Engine, resolved: ResolvedQuery, layout: tuple[int, int], named: Sequence[_RegionName]
+) -> Iterator[Region]:
     plan = replace(resolved.plan, counts_results=True)
     values = {key: tuple(one.value for one in named if one.key == key) for key in _NAMED_BY}
     requests = [FacetRequest(key, only=only) for key, only in values.items() if only]
     if not requests:
-        return ()
+        return
     counted = engine.counts(plan, requests, zone=resolved.zone, now=resolved.now, days=False).facets
     counts = {(key, value.value): value.count for key, found in counted.items() for value in found.values}
     terms = {key: value_terms(FACET[key], only, resolved) for key, only in values.items()}
-    regions, seen = [], set[str]()
-    for one in named:
+    seen = set[str]()
+    for one in (one for one in named if one.key):
         count, term = counts.get((one.key, one.value), 0), terms[one.key].get(one.value)
         if count and term:
             label = term.label.rpartition(" / ")[2] if one.key == "category" else term.label
             if label.casefold() in seen:
                 continue
             seen.add(label.casefold())
-            area = area_text(_area((layout_id, 0), one.x, one.y))
-            regions.append(Region(one.key, term.value, label, one.x, one.y, count, area))
-    return tuple(sorted(regions, key=lambda region: -region.count))
+            area = area_text(_area(layout, one.x, one.y))
+            yield Region(one.key, term.value, label, one.x, one.y, count, area)
 
 
 def _area(layout: tuple[int, int], x: int, y: int) -> Area:

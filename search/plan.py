@@ -27,6 +27,7 @@ from categories.queries import (
 from categories.texts import as_projects
 from memories.embedding.query import EmbedderNotReadyError, query_vector
 from memories.embedding.vectors import EmbeddedShare, memory_progress
+from memories.import_names import batches_followed, followed_label, import_labels
 from memories.records import normalise_tag, slug_name, tag_spellings
 from search.area import Area, parse_area
 from search.engines.base import (
@@ -54,6 +55,8 @@ _MAX_NAME_LENGTH = 500
 _SIMILAR, _SIMILAR_OF_ALL = 10, 2_000
 # The values of a list with commas for which similar names are looked up.
 _MAX_PARTS = 5
+# The digits of the number of an import.
+_MAX_DIGITS = 18
 
 # Plain SQL: every answer begins with this statement, and building it from a queryset takes longer than running it.
 _PROJECTS = "SELECT id, slug, name, language FROM memories_project ORDER BY slug"
@@ -92,6 +95,11 @@ class ResolvedQuery:
     """The text without operators and without excluded words."""
     without_meaning: str = ""
     """Why a query that searches by meaning is answered by words alone."""
+    viewer: Viewer = field(default_factory=Viewer)
+
+    def import_labels(self, ids: Iterable[int]) -> dict[int, str]:
+        """The names of imports by number, as the viewer may see them."""
+        return import_labels(ids, self.viewer, self.zone, self.revision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +143,11 @@ def resolve_query(
     chosen = {
         key: _resolve_names(engine, project_ids, projects, FACET[key], (*selection.include, *selection.exclude))
         for key, selection in selections.items()
-        if selection.restricts
+        if selection.restricts and FACET[key].kind != FacetKind.IMPORT
     }
+    if (imports := selections["import"]).restricts:
+        asked = (*imports.include, *imports.exclude)
+        chosen["import"] = _resolve_imports(engine, asked, viewer, zone, revision)
     unknown = [
         (key, name) for key, found in chosen.items() for name in selections[key].include if not found.values.get(name)
     ]
@@ -188,6 +199,7 @@ def resolve_query(
         },
         plain_text=plain_text,
         without_meaning=without_meaning,
+        viewer=viewer,
     )
     if not_excluded and not lenient:
         raise UnknownExclusionError(explain_unknown(resolved, engine, not_excluded))
@@ -380,6 +392,26 @@ def _resolve_names(
     return _ChosenNames(_stored(engine, project_ids, spec.key, forms))
 
 
+def _resolve_imports(
+    engine: Engine, names: Collection[str], viewer: Viewer, zone: tzinfo, revision: DataRevision
+) -> _ChosenNames:
+    """The imports of each name: that of a number, or all of a followed source, which some visible memory has."""
+    project_ids = None if viewer.project_ids is None else tuple(sorted(viewer.project_ids))
+    values: dict[str, tuple[Value, ...]] = {}
+    labels: dict[str, str] = {}
+    for name in names:
+        begin, _, number = name.lower().rpartition(":")
+        if begin not in ("", "followed") or not number.isdecimal() or len(number) > _MAX_DIGITS:
+            continue
+        ids = batches_followed(int(number)) if begin else (int(number),)
+        own = import_labels(ids, viewer, zone, revision)
+        bringing = EngineQuery(project_ids=project_ids, filters=(Filter("import", include=(tuple(sorted(own)),)),))
+        if own and (project_ids is None or engine.any_match([bringing])[0]):
+            values[name] = tuple(sorted(own))
+            labels[name] = followed_label(int(number), viewer) if begin else own[int(number)]
+    return _ChosenNames(values, labels)
+
+
 def resolve_tags(
     engine: Engine, names: Collection[str], project_ids: tuple[int, ...] | None
 ) -> dict[str, tuple[Value, ...]]:
@@ -467,6 +499,8 @@ def explain_unknown(
 
 def _near_names(resolved: ResolvedQuery, engine: Engine, visible: EngineQuery, key: str, name: str) -> list[str]:
     kind = FACET[key].kind
+    if kind == FacetKind.IMPORT:
+        return []
     if kind == FacetKind.PROJECT:
         return difflib.get_close_matches(name.lower(), [p.slug for p in resolved.projects.values()], 3, 0.5)
     if key == "state":

@@ -180,6 +180,7 @@ class SearchQuery(Params):
     author: Values = Field((), description="Name of an author.")
     agent: Values = Field((), description="Name of an agent.")
     source: Values = Field((), description="The system a memory came from.")
+    import_: Values = Field((), alias="import", description="Number of an import, or followed:ID of a followed source.")
     state: Values = Field((), description="State; active and proposed by default.")
     not_project: Values = Field((), alias="-project", description="Exclude a project.")
     not_type: Values = Field((), alias="-type", description="Exclude a type.")
@@ -190,6 +191,7 @@ class SearchQuery(Params):
     not_author: Values = Field((), alias="-author", description="Exclude an author.")
     not_agent: Values = Field((), alias="-agent", description="Exclude an agent.")
     not_source: Values = Field((), alias="-source", description="Exclude a source.")
+    not_import: Values = Field((), alias="-import", description="Exclude what an import brought.")
     not_state: Values = Field((), alias="-state", description="Exclude a state.")
     match_all: bool = Field(False, alias="tag.all", description="All of the tags, not any (also `match_all`).")
     concept_all: bool = Field(False, alias="concept.all", description="All of the concepts, not any.")
@@ -272,7 +274,7 @@ class SearchQuery(Params):
             (key, value)
             for key, value in unread
             if key not in self.view_parameters
-            and not (key in FACET and getattr(self, key) and not self.selection(key).require_all)
+            and not (key in FACET and getattr(self, FACET[key].field) and not self.selection(key).require_all)
         )
         return self.replace(refused=tuple(dict.fromkeys(refused)))
 
@@ -304,7 +306,7 @@ class SearchQuery(Params):
 
     def selection(self, key: str) -> Selection:
         values = self.__dict__
-        include, exclude = values[key], values[f"not_{key}"]
+        include, exclude = values[FACET[key].field], values[f"not_{key}"]
         require_all = FACET[key].may_require_all and values[_ALL_SWITCH.get(key, f"{key}_all")]
         if not (include or exclude or require_all or self.no or self.has):
             return _NOTHING
@@ -379,11 +381,11 @@ class SearchQuery(Params):
 
     def toggle(self, key: str, value: str) -> Self:
         """With a value ticked, or unticked where it was. What was left out before is no longer."""
-        return self._toggled(key, f"not_{key}", value)
+        return self._toggled(FACET[key].field, f"not_{key}", value)
 
     def toggle_exclusion(self, key: str, value: str) -> Self:
         """With a value left out, or no longer left out. What was ticked before is no longer."""
-        return self._toggled(f"not_{key}", key, value)
+        return self._toggled(f"not_{key}", FACET[key].field, value)
 
     def _toggled(self, name: str, opposite: str, value: str) -> Self:
         chosen: tuple[str, ...] = getattr(self, name)
@@ -401,7 +403,7 @@ class SearchQuery(Params):
 
     def only(self, key: str, value: str) -> Self:
         """With nothing chosen in a facet but one value."""
-        return self.without(key).with_(**{key: (value,)})
+        return self.without(key).with_(**{FACET[key].field: (value,)})
 
     def with_all(self, key: str, values: Iterable[str]) -> Self:
         """With all of these values required in a facet, whatever else was selected there."""
@@ -412,14 +414,14 @@ class SearchQuery(Params):
         """With nothing chosen in a facet, or in the dates."""
         if key == DATE_KEY:
             return self.with_(date_from="", date_to="", since="")
-        changes: dict[str, Any] = {key: (), f"not_{key}": ()}
+        changes: dict[str, Any] = {FACET[key].field: (), f"not_{key}": ()}
         changes["has"] = tuple(k for k in self.has if k != key)
         changes["no"] = tuple(k for k in self.no if k != key)
         return self.with_(**changes)
 
     def without_filters(self) -> Self:
         """With the text and the view alone."""
-        nothing: dict[str, Any] = {name: () for spec in FACETS for name in (spec.key, f"not_{spec.key}")}
+        nothing: dict[str, Any] = {name: () for spec in FACETS for name in (spec.field, f"not_{spec.key}")}
         return self.with_(
             **nothing,
             has=(),
@@ -517,6 +519,11 @@ def _from_to(first: str, last: str) -> str:
     if first[4:] == "-01-01" and last[4:] == "-12-31":
         return first[:4] if first[:4] == last[:4] else f"{first[:4]} – {last[:4]}"
     return date_text(first) if first == last else f"{date_text(first)} – {date_text(last)}"
+
+
+def import_query(*names: str) -> SearchQuery:
+    """The search for all memories that imports brought, or followed sources, but for deleted ones."""
+    return SearchQuery().with_(import_=names, state=tuple(sorted(STATES_THEN)))
 
 
 def plain(query: SearchQuery) -> SearchQuery:

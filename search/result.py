@@ -295,6 +295,7 @@ class FacetListing(ExtraParams):
     page: int = Field(1, ge=1, le=MAX_PAGE, description="Page number.")
     page_size: int = Field(100, ge=1, le=FACET_LIMIT, description="Values per page.")
     parent: Text = Field("", description="For categories: only the children of this one.")
+    without_sample: bool = Field(False, description="Without what only the memories of the sample have.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,10 +142,10 @@ def with_value(query: SearchQuery, key: str, value: str) -> SearchQuery | None:
     if chosen.require_all and value in chosen.include:
         return query
     if chosen.require_all or not (chosen.include or chosen.no_value):
-        return query.with_(**{key: tuple(sorted({*chosen.include, value}))})
+        return query.with_(**{FACET[key].field: tuple(sorted({*chosen.include, value}))})
     is_below = key == "category" and any(value.startswith(f"{name}/") for name in chosen.include)
     if FACET[key].exclusive or chosen.include == (value,) or is_below:
-        return query.with_(**{key: (value,), "no": tuple(other for other in query.no if other != key)})
+        return query.with_(**{FACET[key].field: (value,), "no": tuple(other for other in query.no if other != key)})
     return None
 
 

@@ -207,6 +207,8 @@ def _values(resolved: ResolvedQuery, key: str, memory: Memory) -> list[str]:
             return sorted(term.label for term in names.concept_terms(memory.concept_ids).values())
         case "entity":
             return sorted(term.label for term in names.entity_terms(memory.entity_ids).values())
+        case "import":
+            return list(resolved.import_labels([memory.batch_id] if memory.batch_id else []).values())
     found = getattr(memory, FACET[key].column)
     return list(found) if FACET[key].kind == FacetKind.TEXTS else [found] if found else []
 

@@ -6,6 +6,9 @@ Dates are fixed; tests that ask about "the last 7 days" make their own.
 import json
 
 from django.core.management import call_command
+from django.db.models.functions import Mod
+
+from memories.models import ImportBatch, Memory
 
 RECORDS: list[dict[str, object]] = [
     {"record": "project", "slug": "tea", "name": "Tea house"},
@@ -217,3 +220,10 @@ def bring_in(folder, records=RECORDS):
     path = folder / "corpus.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     call_command("import_memories", str(path), verbosity=0)
+
+
+def spread_over_imports():
+    """Let a third of the memories be of another import, and a third of none."""
+    other = ImportBatch.objects.create(origin="/notes/other.jsonl", format="jsonl", state="done")
+    for rest, batch in ((1, other), (2, None)):
+        Memory.objects.annotate(rest=Mod("pk", 3)).filter(rest=rest).update(batch=batch)

@@ -96,6 +96,7 @@ def load_documents(ids=None):
             "author": frozenset(memory.authors),
             "agent": frozenset([memory.agent] if memory.agent else []),
             "source": frozenset([memory.source] if memory.source else []),
+            "import": frozenset([str(memory.batch_id)] if memory.batch_id else []),
             "state": frozenset([memory.state]),
         }
         references = " ".join([memory.summary, memory.external_id, *links["link"].get(memory.pk, ())])

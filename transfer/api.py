@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from access.keys import ApiRequest, allowed, callers
 from explorer.operations import read_operation
 from memories.records import MAX_PROJECT
+from search.query import import_query
 from transfer.formats.csv_table import FIELDS
 from transfer.jobs import (
     State,
@@ -27,6 +28,7 @@ from transfer.jobs import (
 )
 from transfer.models import ImportJob
 from transfer.previews import PreviewedFile, PreviewedRow, PreviewedSum, job_read_as, preview_of
+from transfer.queries import ids_changed_by
 from transfer.uploads import MAX_FILES, MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from web.errors import GUARDED, ApiError, errors
 from web.params import Params, pairs_of
@@ -37,6 +39,7 @@ _post = partial(router.post, auth=callers("write"))
 _REFUSALS = errors(400, *GUARDED, 404, 409, 411, 413, 422)
 _LISTED = 50
 _COLUMNS = 100
+_CHANGED = 1_000
 
 
 class FileRequest(BaseModel):
@@ -195,9 +198,13 @@ class ImportReply(BaseModel):
     notes: list[NotedRow] = Field(description="The first 1,000 notes on rows that were taken.")
     created_at: datetime
     url: str
+    brought_url: str = Field(description="Lists the memories that it brought; empty without any.")
 
 
 class ImportDetail(ImportReply):
+    updated_ids: list[int] = Field(
+        description=f"The first {_CHANGED:,} memories that it updated, of those that you see."
+    )
     preview: PreviewReply | None = Field(
         description="Of an upload that is ready; null while it is being made, for some seconds."
     )
@@ -207,6 +214,11 @@ class ImportsReply(BaseModel):
     """The last 50 imports of the pages and the API, the newest first."""
 
     imports: list[ImportReply]
+
+
+def brought_address(name: str, request: HttpRequest) -> str:
+    """The address by which the API lists what an import, or a followed source, brought."""
+    return request.build_absolute_uri(f"{reverse('api:search')}?{import_query(name).querystring()}")
 
 
 def _fields(job: ImportJob, request: HttpRequest, *, report: bool = True) -> dict[str, Any]:
@@ -227,6 +239,7 @@ def _fields(job: ImportJob, request: HttpRequest, *, report: bool = True) -> dic
         "notes": stored.get("notes", []),
         "created_at": job.created_at,
         "url": request.build_absolute_uri(reverse("imports:job", args=[job.pk])),
+        "brought_url": brought_address(str(job.batch_id), request) if batch and batch.created else "",
     }
 
 
@@ -262,7 +275,7 @@ def import_one(request: ApiRequest, import_id: int) -> ImportDetail:
     return _detail(job, request)
 
 
-def _detail(job: ImportJob, request: HttpRequest) -> ImportDetail:
+def _detail(job: ImportJob, request: ApiRequest) -> ImportDetail:
     preview = None
     if job.state == State.READY and (found := preview_of(job)):
         preview = PreviewReply(
@@ -278,7 +291,8 @@ def _detail(job: ImportJob, request: HttpRequest) -> ImportDetail:
             found=found.found,
             problem=found.error,
         )
-    return ImportDetail(**_fields(job, request), preview=preview)
+    changed = ids_changed_by(job.batch, request.viewer, _CHANGED) if job.state == State.DONE else []
+    return ImportDetail(**_fields(job, request), updated_ids=changed, preview=preview)
 
 
 @router.patch(

@@ -23,6 +23,7 @@ from django.utils import timezone
 from access.keys import live_keys
 from access.models import AuditEvent
 from access.viewer import Viewer, command_viewer, may_write_everything, viewer_of_key, viewer_of_user
+from memories.invented_team import SAMPLE, is_sample
 from memories.models import FollowedSource, ImportBatch, Memory, Project
 from memories.records import MAX_PROJECT, slug_name
 from text.formatting import legible
@@ -35,8 +36,6 @@ from web.processes import start_once
 
 State = ImportJob.State
 
-# The sample memories of an invented team.
-SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 # A job that was not renewed for this long was interrupted.
 _LOST = timedelta(seconds=60)
 _LOCK = "imports.lock"
@@ -258,7 +257,7 @@ def batch_undo_queue(*, batch_id: int, viewer: Viewer) -> ImportJob:
     if batch is None:
         raise JobNotFoundError(f"There is no batch {batch_id}.")
     job = ImportJob.objects.filter(batch=batch).first()
-    name = job.name if job else batch.origin
+    name = job.name if job else "The sample" if is_sample(batch.origin) else batch.origin
     if batch.state != ImportBatch.State.DONE:
         raise JobStateError(f"The import of {name} is {batch.state}: there is nothing to undo.")
     if job and job.state in (*WAITING, *AT_WORK):

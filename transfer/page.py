@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from explorer.links import import_url
 from memories.models import ImportBatch
 from text.formatting import day_text, memories, number, plural
 from transfer.discover import Discovery
 from transfer.jobs import CANCELLED
 from transfer.models import ImportJob
+from transfer.source_cards import SourceCard
 
 State = ImportJob.State
 
@@ -28,9 +30,18 @@ _ABOUT = {
     "mcp-memory": "Entities with their observations, and the relations between them.",
     "markdown": "Notes with their tags, folders and links; folders become categories.",
     "claude-code": "What was said in the sessions of Claude Code, by project.",
+    "codex": "What was said in the sessions of Codex, by project.",
+    "gemini-cli": "What was said in the sessions of Gemini CLI, by project.",
     "git": "Commits with their messages, authors and files.",
 }
-_NAMES = {"markdown": "Markdown notes", "claude-code": "Claude Code", "mcp-memory": "MCP memory file", "git": "Git"}
+_NAMES = {
+    "markdown": "Markdown notes",
+    "mcp-memory": "MCP memory file",
+    "git": "Git",
+    "claude-code": "Claude Code",
+    "codex": "Codex",
+    "gemini-cli": "Gemini CLI",
+}
 _LABELS = {
     State.UPLOADING: "uploading",
     State.READY: "ready to import",
@@ -69,17 +80,24 @@ class FoundPage:
     """The number of memories of those that were not imported before."""
     can_follow: bool
     """Whether one of them could be followed."""
+    only: str = ""
+    """The product whose formats these have, if not all are shown."""
 
 
 def build_found(
-    found: Iterable[Discovery | str], imported: frozenset[str], followed: Collection[str], home: Path
+    found: Iterable[Discovery | str],
+    imported: frozenset[str],
+    followed: Collection[str],
+    home: Path,
+    card: SourceCard | None = None,
 ) -> FoundPage:
+    """The page of what was found; with the card of a product, of its formats alone."""
     sources, unreadable, waiting, is_exact, can_follow = [], [], 0, True, False
     for one in found:
         if isinstance(one, str):
             unreadable.append(one)
             continue
-        if not one.memories:
+        if not one.memories or (card and one.importer.name not in card.formats):
             continue
         path = str(one.path)
         is_followed = str(one.path.resolve()) in followed
@@ -101,7 +119,11 @@ def build_found(
             )
         )
     return FoundPage(
-        tuple(sources), tuple(unreadable), memories(waiting, at_least=not is_exact) if waiting else "", can_follow
+        tuple(sources),
+        tuple(unreadable),
+        memories(waiting, at_least=not is_exact) if waiting else "",
+        can_follow,
+        card.name if card else "",
     )
 
 
@@ -129,23 +151,21 @@ def _columns(days: Mapping[date, int]) -> str:
     )
 
 
-def outcome_text(batch: ImportBatch) -> str:
-    """The result of an import in words, for the list of imports."""
-    return _failure(batch) if batch.state == ImportBatch.State.FAILED else _brought(batch)
-
-
-def _failure(batch: ImportBatch) -> str:
-    """Why it failed, as the list of imports reads it: the rest of the report may be long."""
+def failure_text(batch: ImportBatch) -> str:
+    """Why an import failed, as the list of imports reads it: the rest of the report may be long."""
     return str(getattr(batch, "failure", None) or "").removeprefix(f"{batch.origin}: ")
 
 
-def _brought(batch: ImportBatch) -> str:
-    numbers = (("new", batch.created), ("updated", batch.updated), ("refused", batch.refused))
-    text = ", ".join(f"{count:,} {name}" for name, count in numbers if count) or "nothing new"
+def outcome_of(batch: ImportBatch) -> list[tuple[str, str]]:
+    """The result of an import in words, each with the address of its memories if there is one."""
+    parts = [(f"{batch.created:,} new", import_url(str(batch.pk)))] if batch.created else []
+    others = (("updated", batch.updated), ("refused", batch.refused))
+    parts += [(f"{count:,} {name}", "") for name, count in others if count]
+    parts = parts or [("nothing new", "")]
     # Deferred in lists of other imports, which have neither.
     report = batch.report if "report" not in batch.get_deferred_fields() else {}
-    text += f", {report['gone']:,} gone" if report.get("gone") else ""
-    return text + (f", {plural(report['conflicts'], 'conflict')}" if report.get("conflicts") else "")
+    parts += [(f"{report['gone']:,} gone", "")] if report.get("gone") else []
+    return parts + ([(plural(report["conflicts"], "conflict"), "")] if report.get("conflicts") else [])
 
 
 def label_of(job: ImportJob) -> str:
@@ -154,16 +174,20 @@ def label_of(job: ImportJob) -> str:
     return "cancelled" if state == State.FAILED and job.error == CANCELLED else _LABELS[state]
 
 
-def facts_of(job: ImportJob, *, sees_vocabulary: bool) -> list[tuple[str, int]]:
-    """The counts of an import, or of its undo. The number of terms that it made is for those who see all terms:
-    others could tell which were there before.
+def facts_of(job: ImportJob, *, sees_vocabulary: bool) -> list[tuple[str, int, str]]:
+    """The counts of an import, or of its undo, each with the address of what it counts, if there is one. The number of
+    terms that it made is for those who see all terms: others could tell which were there before.
     """
     batch, is_undone = job.batch, job.state == State.UNDONE
     if batch is None or job.state not in (State.DONE, State.UNDONE):
         return []
     if is_undone:
-        return [("memories removed", batch.created), ("memories restored", batch.updated)]
-    facts = [("new memories", batch.created), ("updated", batch.updated)]
-    facts += [("unchanged", batch.unchanged), ("refused", batch.refused)]
+        return [("memories removed", batch.created, ""), ("memories restored", batch.updated, "")]
+    facts = [
+        ("new memories", batch.created, import_url(str(batch.pk)) if batch.created else ""),
+        ("updated", batch.updated, "#changed-title" if batch.updated else ""),
+        ("unchanged", batch.unchanged, ""),
+        ("refused", batch.refused, "#refused-title" if batch.refused else ""),
+    ]
     made = (batch.report or {}).get("vocabulary_made") if sees_vocabulary else None
-    return facts + [(f"{kind} made", count) for kind, count in sorted((made or {}).items())]
+    return facts + [(f"{kind} made", count, "") for kind, count in sorted((made or {}).items())]

@@ -8,10 +8,11 @@ from django.utils import timezone
 
 from access.models import AuditEvent
 from access.viewer import Viewer, may_write_everything
+from memories.invented_team import SAMPLE_STORED
 from memories.models import ImportBatch, Memory
 from memories.queries import visible_to
 from search.facets import DEFAULT_STATES
-from transfer.jobs import SAMPLE, jobs_of, jobs_recover
+from transfer.jobs import jobs_of, jobs_recover
 from transfer.models import ImportJob
 
 State = ImportJob.State
@@ -50,23 +51,22 @@ def imported_paths() -> frozenset[str]:
 
 def sample_batch() -> ImportBatch | None:
     """The import of the sample, if it was not undone."""
-    return _filled().filter(origin=str(SAMPLE)).defer("report").order_by("pk").first()
+    return _filled().filter(origin__endswith=SAMPLE_STORED).defer("report").order_by("pk").first()
 
 
 def changed_by(batch: ImportBatch | None, viewer: Viewer) -> list[Memory]:
     """The first memories that an import changed, of those that the viewer may open."""
-    if batch is None or not batch.updated:
-        return []
+    return list(_changed(batch, viewer).only("title")[:_CHANGED]) if batch and batch.updated else []
+
+
+def ids_changed_by(batch: ImportBatch | None, viewer: Viewer, most: int) -> list[int]:
+    """The numbers of the first memories that an import changed, of those that the viewer may open."""
+    return list(_changed(batch, viewer).values_list("pk", flat=True)[:most]) if batch and batch.updated else []
+
+
+def _changed(batch: ImportBatch, viewer: Viewer) -> QuerySet[Memory]:
     events = AuditEvent.objects.filter(batch_id=batch.pk, subject_type="memory", verb="import", before__isnull=False)
-    return list(visible_to(viewer).filter(pk__in=events.values("subject_id")).only("title").order_by("pk")[:_CHANGED])
-
-
-def only_source(batch: ImportBatch | None) -> str:
-    """The source of all memories that an import brought; empty if they have several."""
-    if batch is None or not batch.created:
-        return ""
-    sources = list(Memory.objects.filter(batch=batch).values_list("source", flat=True).distinct()[:2])
-    return sources[0] if len(sources) == 1 else ""
+    return visible_to(viewer).filter(pk__in=events.values("subject_id")).order_by("pk")
 
 
 def is_empty(viewer: Viewer) -> bool:

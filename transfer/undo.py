@@ -12,7 +12,7 @@ from django.utils import timezone
 from access.models import AuditEvent
 from access.viewer import Viewer, audit
 from categories.kinds import VOCABULARIES, VocabularyKind
-from categories.models import Category, Entity, EntityLink, Relationship
+from categories.models import Category, Entity, EntityLink, LocalText, Relationship
 from categories.searched_terms import terms_refresh_all
 from categories.services import tags_written, vocabulary_lock
 from curation.queries import merged_ids
@@ -265,6 +265,8 @@ def _vocabulary_remove(batch: ImportBatch, undone: Undone) -> None:
         .exclude(pk__in=Memory.objects.values("project_id"))
         .exclude(pk__in=api_key_projects.objects.values("project_id")),
     )
+    # Texts that held in these projects alone are nobody's now.
+    LocalText.objects.exclude(project_ids__overlap=list(Project.objects.values_list("pk", flat=True))).delete()
     tables = {vocabulary.plural: vocabulary.model for vocabulary in VOCABULARIES.values()} | {"projects": Project}
     for kind, model in tables.items():
         if count := model._default_manager.filter(batch_id=batch.pk).count():

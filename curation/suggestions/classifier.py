@@ -183,11 +183,13 @@ def _nearness(voters: Sequence[Voter], nearest: Sequence[Voter]) -> float:
     return min(1.0, voting / max(all_of_them, 1e-6)) ** _CONTRAST
 
 
-def members_of(project_id: int | None) -> dict[int, list[int]]:
-    """Memories with categories and the ids of these; of one project, or of all."""
+def members_of(project_id: int | None, *, without: Collection[int] = ()) -> dict[int, list[int]]:
+    """Memories with categories and the ids of these; of one project, or of all but some."""
     memories = Memory.objects.filter(state__in=STATES).exclude(category_ids=[])
     if project_id is not None:
         memories = memories.filter(project_id=project_id)
+    elif without:
+        memories = memories.exclude(project_id__in=without)
     return dict(memories.values_list("id", "category_ids"))
 
 

@@ -19,6 +19,7 @@ from django.db import transaction
 from categories.models import Concept, Entity, EntityVector
 from curation.suggestions.proposals import HELD_ALIAS, Kind, Proposal
 from memories.embedding.models import Embedder
+from memories.invented_team import sample_projects
 from text.analysis import fold
 from web.sql import fetch
 
@@ -250,13 +251,13 @@ def tag_proposals() -> Iterator[Proposal]:
         pair = (min(one, other), max(one, other))
         if pair not in found and (similarity := compare_names(one, other, trigram)):
             found[pair] = similarity
-    for source, target in pairs_to_merge(found, uses, str):
+    for source, target in pairs_to_merge(found, uses, str, sample_projects()):
         pair = (min(source, target), max(source, target))
         yield _proposal(Kind.TAG_DUPLICATE, pair, found[pair], source, target)
 
 
 def _term_proposals(kind: Kind, rows: dict[int, _VocabularyRow], found: Found, uses: Uses[int]) -> Iterator[Proposal]:
-    for source, target in pairs_to_merge(found, uses, lambda pk: rows[pk].name):
+    for source, target in pairs_to_merge(found, uses, lambda pk: rows[pk].name, sample_projects()):
         pair = (min(source, target), max(source, target))
         proposal = _proposal(kind, pair, found[pair], rows[source].name, rows[target].name)
         yield replace(proposal, subject_id=source, target_id=target)
@@ -276,7 +277,10 @@ def _proposal(
 
 
 def pairs_to_merge(
-    found: Mapping[tuple[T, T], NameSimilarity], uses: Uses[T], name_of: Callable[[T], str]
+    found: Mapping[tuple[T, T], NameSimilarity],
+    uses: Uses[T],
+    name_of: Callable[[T], str],
+    sample: frozenset[int] = frozenset(),
 ) -> Iterator[tuple[T, T]]:
     """The pairs of terms with memories to propose, each with the one that ends first, in the order of their terms.
 
@@ -285,7 +289,8 @@ def pairs_to_merge(
     """
     links: dict[T, dict[T, float]] = defaultdict(dict)
     for (one, other), similarity in found.items():
-        if one in uses and other in uses:
+        # The names of an invented team are nothing to anybody else.
+        if one in uses and other in uses and len({sample.issuperset(uses[term]) for term in (one, other)}) == 1:
             links[one][other] = links[other][one] = similarity.confidence
 
     def rank(term: T) -> tuple[int, int, int, str]:

@@ -25,6 +25,7 @@ from curation.suggestions.proposals import NAME_KINDS, STATES, Kind, Proposal
 from curation.suggestions.services import REFUSALS, suggestion_accept
 from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder
 from memories.embedding.query import ServingModel, serving_model
+from memories.invented_team import sample_projects
 from memories.models import Memory, Project
 from web.command_line import command
 from web.sql import fetch_column
@@ -131,7 +132,7 @@ def category_proposals(project: Project) -> Iterator[Proposal]:
     elsewhere = bool(pending) and len(members) < _FEW_MEMBERS
     others = pending
     if elsewhere:
-        members = members_of(None)
+        members = members_of(None, without=frozenset() if project.pk in (sample := sample_projects()) else sample)
         others = list(Memory.objects.filter(state__in=STATES, category_ids=[]).values_list("id", flat=True))
     # A single category is the nearest one to everything.
     if len({category for own in members.values() for category in own}) < 2:

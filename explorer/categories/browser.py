@@ -19,6 +19,8 @@ from explorer.categories.visible_tree import (
     chunk_warnings,
     visible_tree,
 )
+from memories.invented_team import categories_of_sample, sample_projects
+from memories.models import Project
 from search.baseline_counts import Totals
 from search.engines import snapshot, with_engine
 from search.engines.base import Engine, FacetRequest
@@ -94,6 +96,8 @@ class BrowserView:
     indicators: Indicators | None
     related: tuple[CachedCategory, ...]
     warnings: tuple[SearchWarning, ...] = ()
+    sample: tuple[str, ...] = ()
+    """The projects of the sample, if its categories are left out."""
     trends: Trends = NO_TRENDS
     """How the memories of each row of the table are spread over time."""
 
@@ -108,8 +112,11 @@ def browse(name: str, request: BrowseRequest, query: SearchQuery, viewer: Viewer
 def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuery, viewer: Viewer) -> BrowserView:
     with snapshot():
         visible = visible_tree(engine, viewer)
-        counted = _counted(visible, query)
         node = visible.find(name)[0] if name else None
+        of_sample = categories_of_sample(viewer)
+        if not query.selection("project").restricts and not (node and node.id in of_sample):
+            visible = replace(visible, of_sample=of_sample)
+        counted = _counted(visible, query)
         lineage = tuple(visible.tree.lineage(node.id)) if node else ()
         children = _largest(counted.children(node.id if node else None))
         if request.below:
@@ -136,6 +143,7 @@ def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuer
             # Indicators are of all memories, and would be misread next to numbers of a query.
             indicators=None if node or request.below or counted.matching is not None else _indicators(visible),
             related=tuple(visible.tree.get_many(node.related_ids, visible.is_visible)) if node else (),
+            sample=_sample_slugs(visible) if visible.of_sample else (),
             trends=trends(engine, query, "category", [one.node.id for one in shown], viewer),
             warnings=(
                 *_chunk_warnings(visible, counted, node),
@@ -143,6 +151,11 @@ def _browse(engine: Engine, name: str, request: BrowseRequest, query: SearchQuer
                 *engine_notices(engine, viewer),
             ),
         )
+
+
+def _sample_slugs(visible: VisibleTree) -> tuple[str, ...]:
+    named = Project.objects.filter(pk__in=sample_projects()).order_by("slug").values_list("pk", "slug")
+    return tuple(slug for pk, slug in named if visible.viewer.may_see(pk))
 
 
 def _chunk_warnings(
@@ -172,7 +185,7 @@ class _BrowserCounts:
     def children(self, category_id: int | None, kept_id: int | None = None) -> list[CategoryChild]:
         """Children by name. Under a query, without those that have no match, except `kept_id`."""
         visible = self.visible
-        nodes = visible.tree.get_many(visible.tree.children.get(category_id, ()), visible.is_visible)
+        nodes = visible.tree.get_many(visible.tree.children.get(category_id, ()), visible.is_listed)
         found = [self.child(node) for node in nodes]
         if self.matching is None:
             return found
@@ -216,7 +229,7 @@ def _level(counted: _BrowserCounts, category_id: int | None, way: Sequence[int])
 
 def _listed(counted: _BrowserCounts, request: BrowseRequest) -> list[CategoryChild]:
     visible = counted.visible
-    nodes = [node for node in visible.tree.ordered if visible.is_visible(node.id)]
+    nodes = [node for node in visible.tree.ordered if visible.is_listed(node.id)]
     if request.part:
         part = request.part.casefold()
         return [counted.child(node) for node in nodes if part in (node.path if "/" in part else node.name).casefold()]
@@ -229,7 +242,7 @@ def _listed(counted: _BrowserCounts, request: BrowseRequest) -> list[CategoryChi
 def _indicators(visible: VisibleTree) -> Indicators:
     sorts = _sorts(visible)
     return Indicators(
-        categories=sum(1 for pk in visible.tree.nodes if visible.is_visible(pk)),
+        categories=sum(1 for pk in visible.tree.nodes if visible.is_listed(pk)),
         memories=visible.counts.shown_total(),
         uncategorised=visible.counts.uncategorised(),
         single=len(sorts["single"]),
@@ -244,7 +257,7 @@ def _sorts(visible: VisibleTree) -> dict[str, set[int]]:
     most = max(_LARGE, _LARGE_SHARE * counts.shown_total())
     single, large, empty = set(), set(), set()
     for node in visible.tree.ordered:
-        if not visible.is_visible(node.id):
+        if not visible.is_listed(node.id):
             continue
         memories = counts.memories[counts.code(node.id)]
         if memories == 0:

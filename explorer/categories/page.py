@@ -111,6 +111,11 @@ class BrowserPage:
         return values_url("category", self.found.query, {"parent": path} if path else {})
 
     @property
+    def sample_url(self) -> str:
+        """The categories of the sample, if they are left out here."""
+        return category_url("", SearchQuery(project=self.found.sample)) if self.found.sample else ""
+
+    @property
     def tree_note(self) -> str:
         found = self.found
         if not found.request.part:

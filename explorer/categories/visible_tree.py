@@ -65,6 +65,8 @@ class VisibleTree:
     names: Names
     as_of: datetime | None = None
     """The time of the counts, if memories have changed since."""
+    of_sample: frozenset[int] = frozenset()
+    """Categories of the sample, which are not listed among those of others."""
 
     def visible_mask(self, codes: Array) -> Mask:
         """A mask over categories, given by their codes: the visible ones."""
@@ -72,6 +74,9 @@ class VisibleTree:
 
     def is_visible(self, category_id: int) -> bool:
         return self.viewer.project_ids is None or bool(self.counts.known[self.counts.code(category_id)])
+
+    def is_listed(self, category_id: int) -> bool:
+        return self.is_visible(category_id) and category_id not in self.of_sample
 
     def is_concept_visible(self, concept_id: int) -> bool:
         return self.viewer.project_ids is None or self.counts.knows_concept(concept_id)

@@ -296,7 +296,7 @@ def _half(found: Comparison, asked: Asked, letter: str) -> Half:
     labels = side.labels if side else {}
     chosen = {key for key, _ in own.parameters()} if own else set()
     is_dates = by == DATE_KEY and chosen <= {"from", "to"} and not (own and "T" in own.date_from + own.date_to)
-    values = getattr(own, by) if own and by in FACET else ()
+    values = own.selection(by).include if own and by in FACET else ()
     is_facet = by in FACET and chosen <= {by} and len(values) <= 1
     changed = {f"{prefix}.from", f"{prefix}.to"} if is_dates else {f"{prefix}.{key}" for key in chosen}
     options = [(value, f"{label} ({number(count)})", value in values) for value, label, count in found.choices]

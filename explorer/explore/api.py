@@ -35,6 +35,8 @@ from explorer.explore.schemas import (
 )
 from explorer.explore.timeline_api import ViewRequest, index_row, query_warning
 from explorer.memory.api import router as memories_router
+from memories.invented_team import sample_projects
+from memories.models import Project
 from memories.recalls import recalled
 from search.cursors import Continued, continued, cursor_after
 from search.facets import DATE_KEY, FACETS, Facet, FacetKind, FacetSpec
@@ -147,6 +149,10 @@ def facet_listing(request: ApiRequest, spec: FacetSpec) -> tuple[FacetListing, S
     listing, query = FacetListing.with_query(pairs_of(request.GET))
     if listing.parent and spec.kind != FacetKind.TREE:
         raise QueryError([Problem("parent", f"has no effect on the facet {spec.key}", "leave it out")])
+    if listing.without_sample:
+        sample = Project.objects.filter(pk__in=sample_projects()).values_list("pk", "slug")
+        visible = [slug for pk, slug in sample if request.viewer.may_see(pk)]
+        query = query.with_(not_project=tuple(sorted({*query.not_project, *visible})))
     return listing, query
 
 

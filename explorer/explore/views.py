@@ -91,7 +91,7 @@ def open_panel(query: SearchQuery, memory_id: int, found: PageAnswer, viewer: Vi
     if detail is None:
         return None
     opened(viewer, [memory_id])
-    page = MemoryPage(detail, query, viewer.timezone, fact_controls(detail, viewer))
+    page = MemoryPage.read(detail, query, viewer, fact_controls(detail, viewer))
     history = read_history(detail.memory, viewer, _EVENTS)
     return MemoryPanel(page, history, query, found.ids, found.total, counts=not query.is_unified)
 

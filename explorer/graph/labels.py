@@ -105,7 +105,7 @@ def both_url(kind: NodeKind, one: Term, other: Term) -> str:
     return explore_url(query)
 
 
-def graph_tabs(kind: NodeKind) -> tuple[Link, ...]:
+def graph_tabs(kind: NodeKind | None) -> tuple[Link, ...]:
     """The tabs of the graph pages."""
     return tuple(Link(one.plural.capitalize(), table_url(one), current=one is kind) for one in KINDS.values())
 

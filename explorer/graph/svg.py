@@ -1,7 +1,7 @@
 """Lays out a neighbourhood as an SVG drawing. Pure."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -193,7 +193,7 @@ def build_drawing(around: Neighbourhood, links: Mapping[int, tuple[str, str]]) -
     ]
     return Drawing(
         height=layout.height,
-        nodes=(_middle(around, layout.middle, colours), *nodes),
+        nodes=(_center_node(around.center.label, layout.middle, colours.get(around.center.type, 0)), *nodes),
         # Later lines are drawn on top: spokes, then stated edges.
         lines=tuple(sorted(lines, key=lambda line: (line.is_spoke, line.is_stated, line.width))),
         legend=_legend(around, colours),
@@ -202,16 +202,66 @@ def build_drawing(around: Neighbourhood, links: Mapping[int, tuple[str, str]]) -
     )
 
 
-def _middle(around: Neighbourhood, spot: Spot, colours: Mapping[str, int]) -> DrawnNode:
-    center = around.center
+@dataclass(frozen=True, slots=True)
+class StarNode(Generic[Key]):
+    """A node beside the center. `is_stated`: whether its line stands for a link that somebody stated."""
+
+    key: Key
+    label: str
+    url: str
+    name: str
+    kind: str
+    is_stated: bool
+
+
+def draw_star(
+    center: str, nodes: Sequence[StarNode[Key]], ties: Collection[tuple[Key, Key]], kinds: Sequence[str]
+) -> Drawing:
+    """Draw nodes of some kinds around a center, of the first of them, and the links that they have among each other."""
+    layout = lay_out([node.key for node in nodes])
+    spots, colours = layout.spots, {kind: n for n, kind in enumerate(kinds, 1)}
+    drawn = [
+        DrawnNode(
+            url=node.url,
+            name=node.name,
+            labels=_labels(node.label, _ONLY),
+            x=f"{spots[node.key].x:g}%",
+            y=f"{spots[node.key].y:g}",
+            radius="6",
+            colour=colours[node.kind],
+            anchor="end" if spots[node.key].is_left else "start",
+            shift="-12" if spots[node.key].is_left else "12",
+        )
+        for node in nodes
+    ]
+    between = [
+        DrawnLine(line_path(spots[one], spots[other], layout.middle), 1, is_stated=False, is_spoke=False)
+        for one, other in ties
+    ]
+    spokes = [
+        DrawnLine(line_path(layout.middle, spots[node.key], layout.middle), 1, node.is_stated, is_spoke=True)
+        for node in nodes
+    ]
+    found = {kinds[0], *(node.kind for node in nodes)}
+    return Drawing(
+        height=layout.height,
+        nodes=(_center_node(center, layout.middle, colours[kinds[0]]), *drawn),
+        lines=(*between, *spokes),
+        legend=tuple(LegendItem(kind, colour) for kind, colour in colours.items() if kind in found),
+        has_stated=any(node.is_stated for node in nodes),
+        has_together=bool(between) or not all(node.is_stated for node in nodes),
+    )
+
+
+def _center_node(label: str, spot: Spot, colour: int) -> DrawnNode:
     return DrawnNode(
         url="",
         name="",
-        labels=_labels(center.label, _MIDDLE),
+        labels=_labels(label, _MIDDLE),
         x=f"{spot.x:g}%",
         y=f"{spot.y:g}",
         radius="10",
-        colour=colours.get(center.type, 0),
+        colour=colour,
         anchor="middle",
         shift="0",
         is_middle=True,

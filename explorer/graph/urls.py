@@ -12,5 +12,6 @@ urlpatterns = [
     path("graph/entity/<path:ref>/", views.node, {"kind": ENTITY}, name="entity"),
     path("graph/concept/<path:ref>/", views.node, {"kind": CONCEPT}, name="concept"),
     path("graph/relationship/<int:relationship_id>/", views.relationship, name="relationship"),
+    path("graph/memory/<int:memory_id>/", views.memory, name="memory"),
     path("graph/path/", views.path_between),
 ]

@@ -13,6 +13,7 @@ from categories.queries import Term
 from explorer.explore.page import problem_notices
 from explorer.graph import labels
 from explorer.graph.labels import MOST_STEPS, AroundRequest, PathRequest, TableRequest, graph_tabs, term_url
+from explorer.graph.memory_page import memory_graph
 from explorer.graph.neighbourhood import node_detail, relationship_detail
 from explorer.graph.node_page import build_node
 from explorer.graph.path_page import PathEndError, PathForm, build_lost, end_notice, find_path
@@ -20,6 +21,7 @@ from explorer.graph.queries import ENTITY, NameAmbiguousError, NameUnknownError,
 from explorer.graph.table_page import build_table, node_table
 from explorer.http import PageRequest, page_viewer, private, request_pairs
 from explorer.links import explore_url, filter_url, memory_url, merge_url
+from memories.queries import memory_details
 from web.params import Pair
 from web.timing import server_timing
 
@@ -67,6 +69,16 @@ def node(request: PageRequest, kind: NodeKind, ref: str) -> HttpResponse:
         "curated": found.term.id if "curate" in viewer.scopes else None,
     }
     return _page(request, "graph/node.html", context, found.timings)
+
+
+@require_safe
+@login_required
+def memory(request: PageRequest, memory_id: int) -> HttpResponse:
+    detail = memory_details(page_viewer(request), [memory_id]).get(memory_id)
+    if detail is None:
+        raise Http404(f"There is no memory {memory_id} that you can see.")
+    context = {"page": memory_graph(detail), "tabs": graph_tabs(None), "memory_url": memory_url}
+    return _page(request, "graph/memory.html", context, {})
 
 
 def _path_pairs(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:

@@ -78,12 +78,12 @@ class MapReply(BaseModel):
 class RegionReply(BaseModel):
     """A place with a name."""
 
-    facet: str
+    facet: str = Field(description="Empty for a place that is named by words of its texts.")
     value: str
     label: str
     x: int
     y: int
-    count: int = Field(description="The matches with this value, wherever they are.")
+    count: int = Field(description="The matches with this value, wherever they are; without one those in `area`.")
     area: str = Field(description="The surroundings of the place, as the parameter `area`.")
     in_area: int = Field(description="The matches in `area`.")
 

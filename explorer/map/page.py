@@ -97,10 +97,12 @@ class MapPage:
         return "large" if region.count * 2 > largest else "small" if region.count * 8 < largest else ""
 
     def facet_name(self, region: Region) -> str:
-        return FACET[region.key].label
+        return FACET[region.key].label if region.key else "Words"
 
     def region_url(self, region: Region) -> str:
-        """The memories with the value of a region."""
+        """The memories with the value of a region; those in it, if words of their texts are its name."""
+        if not region.key:
+            return self.around_url(region)
         chosen = self.query.with_(area="")
         is_chosen = region.value in self.query.selection(region.key).include
         return explore_url(chosen if is_chosen else chosen.toggle(region.key, region.value))

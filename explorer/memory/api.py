@@ -183,6 +183,7 @@ class MemoryReply(BaseModel):
     source: str
     source_uri: str
     external_id: str
+    batch_id: int | None = Field(description="The import that brought it (`import=`); null if it was written here.")
     created_at: datetime
     happened_at: datetime | None
     updated_at: datetime
@@ -513,6 +514,7 @@ def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
     memory = detail.memory
     return MemoryReply(
         **{name: getattr(memory, name) for name in _COLUMNS},
+        batch_id=memory.batch_id,
         url=memory_address(memory.pk, request),
         version=memory_version(memory),
         project=memory.project.slug,

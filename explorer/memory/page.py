@@ -1,4 +1,4 @@
-"""The pages of a memory, and of those similar to it. No database and no request."""
+"""The pages of a memory, and of those similar to it. No request; the database only for texts that are shown in it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from django.utils.safestring import SafeString
 
+from access.viewer import Viewer
 from categories.models import Entity
 from categories.queries import CategoryNode, Term
 from explorer.links import (
@@ -17,15 +18,25 @@ from explorer.links import (
     duplicates_url,
     explore_url,
     filter_url,
+    import_url,
     memory_url,
     node_url,
     session_url,
     similar_url,
     why_not_url,
 )
-from explorer.markdown import note_key, render_markdown
+from explorer.markdown import EmbeddedNote, embedded_names, note_key, render_markdown
+from memories.import_names import import_label
+from memories.invented_team import is_sample
 from memories.models import Memory
-from memories.queries import MemoryDetail, ResolvedLink, memory_version
+from memories.queries import (
+    MOST_EMBEDDED_TEXT,
+    MemoryDetail,
+    MemoryTitle,
+    ResolvedLink,
+    embedded_texts,
+    memory_version,
+)
 from search.query import SearchQuery
 from search.similar import SharedTerms, SimilarMemory, SimilarResult
 from text.formatting import day_label, local_time, moment_label, verb_text
@@ -73,6 +84,17 @@ class MemoryPage:
     zone: tzinfo
     controls: Mapping[str, Any] = field(default_factory=dict)
     """The fields that edit facts, if the viewer may."""
+    import_name: str = ""
+    """The import that brought it, as the viewer may see its name."""
+    embedded: Mapping[int, tuple[MemoryTitle, str]] = field(default_factory=dict)
+    """The memories that the text shows in place, with their texts."""
+
+    @classmethod
+    def read(
+        cls, detail: MemoryDetail, query: SearchQuery | None, viewer: Viewer, controls: Mapping[str, Any]
+    ) -> "MemoryPage":
+        page = cls(detail, query, viewer.timezone, controls, import_label(detail.memory.batch, viewer))
+        return replace(page, embedded=embedded_texts(viewer, ids)) if (ids := page.embedded_ids) else page
 
     @cached_property
     def title(self) -> str:
@@ -80,22 +102,50 @@ class MemoryPage:
 
     @property
     def body(self) -> SafeString:
-        return render_markdown(self.detail.memory.content, self.title, notes=self._note_urls())
+        notes = {name: self.url(memory_id) for name, memory_id in self._note_ids.items()}
+        embedded = {
+            name: self._embedded_note(*self.embedded[memory_id])
+            for name, memory_id in self._note_ids.items()
+            if memory_id in self.embedded
+        }
+        return render_markdown(self.detail.memory.content, self.title, notes=notes, embedded=embedded)
 
-    def _note_urls(self) -> dict[str, str]:
-        """The pages of memories that this one links to, by the names that its text may have for them."""
-        urls: dict[str, str] = {}
+    def _embedded_note(self, title: MemoryTitle, text: str) -> EmbeddedNote:
+        return EmbeddedNote(
+            self.url(title.id),
+            title_or_number(title.title, title.id),
+            text[:MOST_EMBEDDED_TEXT],
+            "" if title.state == Memory.State.ACTIVE else f"({title.state})",
+            is_cut=len(text) > MOST_EMBEDDED_TEXT,
+        )
+
+    @property
+    def embedded_ids(self) -> set[int]:
+        """The other memories that the text shows in place."""
+        content = self.detail.memory.content
+        names = embedded_names(content) if "![[" in content else ()
+        return {self._note_ids[name] for name in names if name in self._note_ids} - {self.detail.memory.pk}
+
+    @cached_property
+    def _note_ids(self) -> dict[str, int]:
+        """The memories that this one links to, by the names that its text may have for them."""
+        ids: dict[str, int] = {}
         for link in self.detail.links:
             if link.memory:
                 bare = link.target.removesuffix(".md").removesuffix(".markdown")
                 steps = bare.split("/")
                 paths = ["/".join(steps[at:]) for at in range(len(steps))]
                 for name in (link.target, *paths, *(f"{path}.md" for path in paths), link.memory.title, *link.aliases):
-                    urls.setdefault(note_key(name), self.url(link.memory.id))
+                    ids.setdefault(note_key(name), link.memory.id)
         for title in (*self.detail.supersedes, self.detail.superseded_by):
             if title:
-                urls.setdefault(note_key(title.title), self.url(title.id))
-        return urls
+                ids.setdefault(note_key(title.title), title.id)
+        # A note that is shown in this one may link back.
+        memory = self.detail.memory
+        file_name = memory.external_id.rsplit("/", 1)[-1].removesuffix(".md")
+        for name in filter(None, (memory.title, memory.external_id, file_name)):
+            ids.setdefault(note_key(name), memory.pk)
+        return ids
 
     def url(self, memory_id: int) -> str:
         """The page of another memory, with the way back to the search that led here."""
@@ -119,6 +169,11 @@ class MemoryPage:
         return similar_url(self.detail.memory.pk, self.query)
 
     @property
+    def is_of_sample(self) -> bool:
+        batch = self.detail.memory.project.batch
+        return batch is not None and is_sample(batch.origin)
+
+    @property
     def version(self) -> str:
         return memory_version(self.detail.memory)
 
@@ -134,7 +189,7 @@ class MemoryPage:
 
     @property
     def provenance(self) -> list[MemoryFact]:
-        return [fact for fact in _provenance(self.detail.memory, self.zone) if fact.values]
+        return [fact for fact in _provenance(self.detail.memory, self.import_name) if fact.values]
 
     @property
     def links(self) -> list[tuple[str, list[ResolvedLink]]]:
@@ -226,7 +281,7 @@ def _changed_at(memory: Memory) -> datetime | None:
     return memory.updated_at if memory.updated_at != memory.created_at else None
 
 
-def _provenance(memory: Memory, zone: tzinfo) -> Iterable[MemoryFact]:
+def _provenance(memory: Memory, import_name: str) -> Iterable[MemoryFact]:
     yield MemoryFact("Author", _filters("author", memory.authors))
     yield MemoryFact("Agent", _filters("agent", [memory.agent]))
     session = memory.session
@@ -239,10 +294,7 @@ def _provenance(memory: Memory, zone: tzinfo) -> Iterable[MemoryFact]:
     yield MemoryFact("Source", _filters("source", [memory.source]))
     yield MemoryFact("Original", (_address(memory.source_uri),) if memory.source_uri else ())
     yield MemoryFact("Original id", (FactValue(memory.external_id),) if memory.external_id else ())
-    batch = memory.batch
-    # The path on the server's disk is only shown in the admin.
-    imported = f"batch {batch.pk}, {batch.format}, {day_label(batch.started_at, zone)}" if batch else ""
-    yield MemoryFact("Imported", (FactValue(imported),) if batch else ())
+    yield MemoryFact("Import", (FactValue(import_name, import_url(str(memory.batch_id))),) if import_name else ())
     yield MemoryFact("Confidence", (FactValue(_percent(memory.confidence)),) if memory.confidence is not None else ())
     yield MemoryFact("Importance", (FactValue(_percent(memory.importance)),) if memory.importance is not None else ())
     yield MemoryFact("Pinned", (FactValue("yes"),) if memory.pinned else ())

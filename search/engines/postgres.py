@@ -408,7 +408,7 @@ class _ValueColumn:
         match spec.kind:
             case FacetKind.SCALAR:
                 return cls(f"m.{spec.column}", is_array=False, cast="text")
-            case FacetKind.PROJECT:
+            case FacetKind.PROJECT | FacetKind.IMPORT:
                 return cls(f"m.{spec.column}", is_array=False, cast="bigint")
             case FacetKind.TEXTS:
                 return cls(f"m.{spec.column}", is_array=True, cast="text")

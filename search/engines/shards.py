@@ -23,7 +23,7 @@ from search.engines.base import (
 )
 from search.engines.postgres import SOME, PostgresEngine
 from search.engines.sql import Sql, drops_includes, local_day, no_value_sql
-from search.facets import FACET, FACETS, OWN_CATEGORIES, FacetKind
+from search.facets import FACET, FACETS, KEY_KINDS, OWN_CATEGORIES, FacetKind
 from search.histogram import NO_DAYS, DayCounts
 
 # The facets of a request have the numbers from 0, and those from _OWN on are the values that a memory has itself,
@@ -33,7 +33,7 @@ _OWN, _TOTAL, _WITHOUT, _DAY = 50, 90, 91, 92
 # first from a file, and takes longer than to send them all.
 _COUNTED = """
 SELECT u.v, count(*) FROM (SELECT unnest({values}) AS v FROM memories_memory m WHERE {where}) u GROUP BY 1"""
-_NUMBERS = {FacetKind.IDS, FacetKind.TREE, FacetKind.PROJECT}
+_NUMBERS = {FacetKind.IDS, FacetKind.TREE, *KEY_KINDS}
 
 
 @dataclass
@@ -50,7 +50,7 @@ class _Values:
     def add(self, number: int, kind: FacetKind, column: str) -> None:
         begin = f"{number:02d}:"
         match kind:
-            case FacetKind.SCALAR | FacetKind.PROJECT:
+            case FacetKind.SCALAR | FacetKind.PROJECT | FacetKind.IMPORT:
                 self.texts.append(f"'{begin}' || m.{column}")
             case FacetKind.TEXTS:
                 self.arrays.append(f"ARRAY(SELECT '{begin}' || value FROM unnest(m.{column}) AS value)")

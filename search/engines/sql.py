@@ -30,7 +30,7 @@ from search.engines.base import (
     Value,
     ValueCount,
 )
-from search.facets import FACET, FACET_COLUMNS, FACETS, OWN_CATEGORIES, FacetKind, FacetSpec
+from search.facets import FACET, FACET_COLUMNS, FACETS, KEY_KINDS, OWN_CATEGORIES, FacetKind, FacetSpec
 from search.histogram import NO_DAYS, DayCounts
 from text.analysis import FIELD_WEIGHTS, Pattern, quote_term
 from text.formatting import repeated_evenings
@@ -49,6 +49,7 @@ _NO_VALUE = {
     FacetKind.IDS: "m.{column} = '{{}}'",
     FacetKind.TREE: "m.{column} = '{{}}'",
     FacetKind.PROJECT: "false",
+    FacetKind.IMPORT: "m.{column} IS NULL",
 }
 
 # The first or last day of the calendar holds what is beyond its ends.
@@ -177,7 +178,8 @@ class Sql:
         spec = FACET[chosen.key]
         values = tuple(itertools.chain(*chosen.exclude))
         if values:
-            yield f"NOT {self._any_of(spec, values, plan)}"
+            # Where a column has no value, neither the condition nor its opposite is true.
+            yield f"({self._any_of(spec, values, plan)}) IS NOT TRUE"
         if chosen.any_value:
             yield f"NOT ({no_value_sql(spec)})"
 
@@ -188,7 +190,7 @@ class Sql:
         match spec.kind:
             case FacetKind.SCALAR:
                 return f"m.{spec.column} = ANY({bound}::text[])"
-            case FacetKind.PROJECT:
+            case FacetKind.PROJECT | FacetKind.IMPORT:
                 return f"m.{spec.column} = ANY({bound}::bigint[])"
             case FacetKind.TEXTS:
                 return f"m.{spec.column} && {bound}::text[]"
@@ -479,10 +481,11 @@ def facet_select(sql: Sql, plan: EngineQuery, request: FacetRequest, k: int) -> 
     where = sql.where(plan, without_includes=request.key) if apart else "m.shown"
     if request.key == "state" and plan.drops_selection("state"):
         where = "true"
-    cast = "text" if spec.kind in {FacetKind.SCALAR, FacetKind.PROJECT, FacetKind.TEXTS} else "int"
+    is_single = spec.kind == FacetKind.SCALAR or spec.kind in KEY_KINDS
+    cast = "text" if is_single or spec.kind == FacetKind.TEXTS else "int"
     chosen = chosen_values(sql, request, cast)
-    if spec.kind in {FacetKind.SCALAR, FacetKind.PROJECT}:
-        present = "true" if spec.kind == FacetKind.PROJECT else f"m.{spec.column} <> ''"
+    if is_single:
+        present = f"NOT ({no_value_sql(spec)})"
         return _SCALAR_FACET.format(k=k, column=spec.column, rows=rows, where=where, present=present, chosen=chosen)
     column, own, beside = spec.column, "0::bigint", ""
     if spec.kind == FacetKind.TREE:
@@ -525,7 +528,7 @@ def _gather(rows: list[Any], plan: EngineQuery, requests: Sequence[FacetRequest]
         elif k == _BUCKETS_KEY:
             buckets = _numbers(value)
         elif k >= 0:
-            ids = FACET[requests[k].key].kind in {FacetKind.IDS, FacetKind.TREE, FacetKind.PROJECT}
+            ids = FACET[requests[k].key].kind in {FacetKind.IDS, FacetKind.TREE, *KEY_KINDS}
             if a is not None:
                 values[k].append(ValueCount(int(value) if ids else value, a, b))
             distinct[k] = c

@@ -21,7 +21,7 @@ async function offersOf(field, text, signal) {
   const wanted = new URLSearchParams(
     kind === "memory"
       ? { q: text, page_size: SHOWN, ...(field.dataset.project ? { project: field.dataset.project } : {}) }
-      : { search: text, page_size: ASKED },
+      : { search: text, page_size: ASKED, ...(field.closest("[data-of-sample]") ? {} : { without_sample: 1 }) },
   );
   const reply = await fetch(`${API}${kind === "memory" ? "search" : `facets/${kind}`}?${wanted}`, { signal });
   if (!reply.ok) return [];

@@ -10,11 +10,11 @@ from access.keys import make_key
 from access.viewer import command_viewer
 from agent_tools import asgi
 from memories.embedding import query
+from memories.invented_team import SAMPLE
 from memories.models import Memory, Project
 from tests.corpus import bring_in as bring_in_memories
 from tests.database import fill
 from tests.vectors import embed_everything
-from transfer.jobs import SAMPLE
 from web.cache import clear_caches
 from web.serving import listen, server_config
 

@@ -7,7 +7,7 @@ from html import unescape
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from memories.models import Memory
+from memories.models import ImportBatch, Memory
 from tests.home.test_imports import key, owner, place
 from tests.html import html_of
 from transfer.process import jobs_run
@@ -60,7 +60,7 @@ def test_an_order_of_dates_is_asked_on_the_page_and_chosen_with_a_type_of_all(ow
         ("decision", ["Bob"]),
     ]
     assert Memory.objects.get(content="Use Postgres.").created_at.date().isoformat() == "2026-04-03"
-    assert "source=csv" in page
+    assert f"import={ImportBatch.objects.get().pk}&" in page
 
 
 def test_choices_are_made_by_the_api(owner, client):

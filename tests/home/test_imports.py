@@ -1,9 +1,11 @@
 """Imports from the pages and by the API: found stores, uploads in parts, previews, progress, reports and undo."""
 
 import json
+import re
 import threading
 import time
 from datetime import timedelta
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from django.db import connection
 from django.utils import timezone
 
 from access.keys import make_key, revoke_key
-from access.models import ApiKey
+from access.models import Membership
 from access.viewer import command_viewer, viewer_of_user
 from memories.models import ImportBatch, Memory, Project
 from tests.home.conftest import make_previews_when_asked
@@ -23,9 +25,11 @@ from transfer import jobs, uploads
 from transfer import process as import_process
 from transfer.formats.base import ImportFailedError, Options, Reading, SourceRecord
 from transfer.formats.importer import Importer
+from transfer.formats.registry import IMPORTERS
 from transfer.jobs import FullRightsError, ImportForbiddenError, JobStateError
 from transfer.models import ImportJob
 from transfer.process import jobs_run
+from transfer.source_cards import CARDS
 from transfer.uploads import FileToSend, upload_append, upload_begin
 
 pytestmark = pytest.mark.django_db
@@ -281,10 +285,46 @@ def test_empty_corpus_welcomes_and_imports_what_is_found_on_the_machine(owner, p
     assert 'hx-trigger="every 1s"' in html_of(owner.get(job))
     jobs_run()
     page = html_of(owner.get(job))
-    assert "<dt>new memories</dt><dd>1</dd>" in page
+    assert leads_to(owner, page, "new memories", 1)
     assert "every 1s" not in page
-    assert "1 memory came in today from" in html_of(owner.get("/"))
+    assert "1</a> memory came in today from" in html_of(owner.get("/"))
     assert "Imported already" in html_of(owner.get("/imports/found/"))
+
+
+def leads_to(client, page, name, count):
+    """Whether a number of the page of an import is linked to as many memories."""
+    address = re.search(rf'<dt>{name}</dt><dd><a class="link" href="([^"]*)">{count}</a></dd>', page)[1]
+    found = html_of(client.get(unescape(address)))
+    return re.search(r'<h1 id="total"[^>]*>\s*([\d,]+)', found)[1] == str(count)
+
+
+def test_counts_of_an_import_lead_to_their_memories_whatever_became_of_them(owner, client, jsonl, place):
+    headers = key("read", "write", "curate")
+    notes = jsonl(*({"id": f"n{n}", "content": f"Note {n}."} for n in range(5)))
+    changed = jsonl({"id": "n1", "content": "Note 1, changed."}, {"id": "new", "content": "Another."}, name="b.jsonl")
+    for path in (notes, changed):
+        call_command("import_memories", str(path), verbosity=0)
+    first, second = ImportBatch.objects.order_by("pk").values_list("pk", flat=True)
+    Memory.objects.filter(external_id="n2").update(state="archived")
+    Memory.objects.filter(external_id="n3").update(state="superseded")
+    page = html_of(owner.get("/imports/"))
+    for batch_id, count in ((first, 5), (second, 1)):
+        address = re.search(rf'href="(/explore/\?import={batch_id}&[^"]*)"[^>]*>{count} new</a>', page)[1]
+        found = html_of(owner.get(unescape(address)))
+        assert re.search(r'<h1 id="total"[^>]*>\s*(\d+)', found)[1] == str(count)
+    job = ImportJob.objects.create(name="b.jsonl", state="done", batch_id=second)
+    page = html_of(owner.get(f"/imports/{job.pk}/"))
+    assert leads_to(owner, page, "new memories", 1)
+    assert '<dt>updated</dt><dd><a class="link" href="#changed-title">1</a></dd>' in page
+    assert "<dt>unchanged</dt><dd>0</dd>" in page
+    reply = client.get(f"/api/imports/{job.pk}", headers=headers).json()
+    assert reply["updated_ids"] == [Memory.objects.get(external_id="n1").pk]
+    listed = client.get(reply["brought_url"], headers=headers).json()
+    assert [hit["title"] for hit in listed["memories"]] == ["Another."]
+    memory = Memory.objects.get(external_id="new")
+    assert client.get(f"/api/memories/{memory.pk}", headers=headers).json()["batch_id"] == second
+    assert f'href="/explore/?import={second}&amp;' in owner.get(f"/m/{memory.pk}/").content.decode()
+    assert ">b.jsonl, jsonl, " in html_of(owner.get(f"/m/{memory.pk}/"))
 
 
 def test_file_is_uploaded_previewed_and_imported_without_scripts(owner):
@@ -297,7 +337,7 @@ def test_file_is_uploaded_previewed_and_imported_without_scripts(owner):
     owner.post(f"{uploaded.url}import/", {"project": "kitchen"})
     jobs_run()
     page = html_of(owner.get(uploaded.url))
-    assert "<dt>new memories</dt><dd>2</dd>" in page
+    assert leads_to(owner, page, "new memories", 2)
     owner.post(f"{uploaded.url}undo/")
     jobs_run()
     assert "<small>undone</small>" in html_of(owner.get(uploaded.url))
@@ -319,7 +359,7 @@ def test_a_failed_upload_says_why_without_where_it_is_stored(owner, client, plac
 def test_any_past_import_is_undone_from_the_page_and_edits_stop_it(owner, jsonl, place):
     call_command("import_memories", str(jsonl(*LINES[:2])), verbosity=0)
     batch = ImportBatch.objects.get().pk
-    assert ">2 new</p>" in html_of(owner.get("/imports/"))
+    assert ">2 new</a>" in html_of(owner.get("/imports/"))
     memory = Memory.objects.get(external_id="a")
     owner.post(f"/m/{memory.pk}/state/", {"state": "archived", "reason": "old"})
     job = owner.post(f"/imports/batches/{batch}/undo/").url
@@ -369,19 +409,6 @@ def test_a_job_whose_key_was_revoked_writes_nothing(client):
     one = ImportJob.objects.get()
     assert (one.state, one.error) == ("failed", ImportForbiddenError.message)
     assert not Memory.objects.exists()
-
-
-def test_key_for_an_agent_comes_with_what_to_paste_and_reports_its_first_call(owner, client):
-    page = html_of(owner.post("/imports/connect/"))
-    made = ApiKey.objects.get()
-    assert (made.scopes, made.every_project) == (["read", "write"], True)
-    raw = page.partition("Authorization: Bearer ")[2][:44]
-    assert "claude mcp add --transport http mnemoscope http://testserver/mcp --header" in page
-    assert "Waiting for the first call" in html_of(
-        owner.get(f"/imports/connect/{made.pk}/", headers={"HX-Request": "true"})
-    )
-    assert client.get("/api/search?q=tea", headers={"Authorization": f"Bearer {raw}"}).status_code == 200
-    assert "The first call has come" in html_of(owner.get(f"/imports/connect/{made.pk}/"))
 
 
 def test_preview_names_what_is_left_out_of_rows_and_is_made_once_for_each_way_to_read_them(owner, client, monkeypatch):
@@ -437,3 +464,65 @@ def test_undo_of_a_batch_that_is_refused_leaves_no_import_behind(owner, jsonl, m
     with pytest.raises(ImportForbiddenError):
         jobs.batch_undo_queue(batch_id=ImportBatch.objects.get().pk, viewer=command_viewer())
     assert not ImportJob.objects.exists()
+
+
+def test_page_has_a_card_for_each_product_that_says_how_to_get_the_file(owner):
+    page = html_of(owner.get("/imports/"))
+    for key, card in CARDS.items():
+        assert f'href="/imports/from/{key}/"><b>{card.name}</b>' in page
+        own = html_of(owner.get(f"/imports/from/{key}/"))
+        assert f"<h1>Bring in {card.name}</h1>" in own
+        assert own.count("<li>") >= len(card.steps)
+        assert ('type="file"' in own) == bool(card.upload)
+        assert (f'href="/imports/found/?from={key}"' in own) == card.is_found
+    assert owner.get("/imports/from/roam/").status_code == 404
+
+
+def test_cards_name_formats_that_are_read_and_leave_none_out():
+    named = {name for card in CARDS.values() for name in card.formats}
+    assert named == {importer.name for importer in IMPORTERS}
+    assert all(card.steps and (card.upload or card.command) for card in CARDS.values())
+
+
+def test_cards_are_for_those_who_may_import(client):
+    reader, writer = User.objects.create_user("reader"), User.objects.create_user("writer")
+    tea = Project.objects.create(slug="tea", name="Tea")
+    for user, role in ((reader, "reader"), (writer, "writer")):
+        Membership.objects.create(user=user, project=tea, role=role)
+    client.force_login(reader)
+    assert "/imports/from/" not in html_of(client.get("/imports/"))
+    assert client.get("/imports/from/obsidian/").status_code == 403
+    client.force_login(writer)
+    page = html_of(client.get("/imports/from/claude-mem/"))
+    assert 'type="file"' in page
+    # Only who may import everything looks on the machine.
+    assert "/imports/found/" not in page
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "content", "expected"),
+    [
+        pytest.param("chatgpt", "notes.jsonl", FILE, True, id="something-else"),
+        pytest.param("json", "notes.jsonl", FILE, False, id="as-chosen"),
+        pytest.param("obsidian", "Tea.md", b"# Tea\n\nGreen.", False, id="note"),
+        pytest.param("table", "Tea.md", b"# Tea\n\nGreen.", True, id="note-as-table"),
+        pytest.param("roam", "notes.jsonl", FILE, False, id="unknown-product"),
+    ],
+)
+def test_preview_says_that_an_upload_is_not_what_was_chosen(owner, key, name, content, expected):
+    job = owner.post("/imports/upload/", {"file": SimpleUploadedFile(name, content), "from": key}).url
+    page = html_of(owner.get(job))
+    assert ("This is not what" in page) == expected
+    assert (f'href="/imports/from/{key}/"' in page) == expected
+    assert "The first rows as they were read" in page
+    # Not on the page without the product in its address.
+    assert "This is not what" not in html_of(owner.get(job.partition("?")[0]))
+
+
+def test_search_on_this_machine_shows_what_the_product_has(owner, place):
+    notes = place / "basic-memory"
+    notes.mkdir()
+    (notes / "Tea.md").write_text("# Tea\n\nGreen.")
+    assert str(notes) in html_of(owner.get("/imports/found/?from=basic-memory"))
+    assert str(notes) not in html_of(owner.get("/imports/found/?from=claude-mem"))
+    assert str(notes) in html_of(owner.get("/imports/found/?from=roam"))

@@ -13,6 +13,7 @@ from access.viewer import command_viewer
 from categories.models import Category, Concept, ConceptLink, LocalText
 from memories.models import ImportBatch, Memory, Project
 from tests.home.conftest import make_previews_when_asked
+from tests.home.test_imports import leads_to
 from tests.html import html_of
 from tests.memories.imports import run
 from transfer.formats.jsonl import EXPORT_VERSION
@@ -156,7 +157,7 @@ def test_page_of_a_writer_offers_their_projects_and_names_those_that_are_closed_
     client.post(f"/imports/{job}/import/", {"project": "tea", "only_project": "1"})
     jobs_run()
     page = html_of(client.get(f"/imports/{job}/"))
-    assert "<dt>new memories</dt><dd>2</dd>" in page
+    assert leads_to(client, page, "new memories", 2)
     # A number of new terms would say which of the names are those of others.
     assert "made</dt>" not in page
 

@@ -1,6 +1,7 @@
 """The home page and its twin in the API: every number is that of the slice it links to, for each viewer."""
 
 import itertools
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -95,9 +96,28 @@ def test_arrivals_are_counted_by_the_day_of_their_import_and_not_by_their_dates(
     found = overview(everyone, "2026-03-01", NOW)
     assert found.changed.count == 0
     assert (found.arrivals.count, found.arrivals.imports) == (16, 1)
+    assert found.brought.count == run(found.brought.query, everyone).total == 16
+    assert found.others.count == 0
     assert found.arrivals.last
     assert found.arrivals.first == Memory.objects.aggregate(first=Min("created_at"))["first"]
     assert overview(everyone, "2026-03-04T00:00Z", NOW).arrivals.count == 0
+
+
+def test_memories_that_others_changed_are_counted_beside_arrivals(arrived, everyone):
+    Memory.objects.filter(title="Cups").update(batch=None, updated_at=NOW)
+    found = overview(everyone, "2026-03-01", NOW)
+    assert (found.brought.count, found.others.count, found.changed.count) == (15, 1, 1)
+    assert run(found.others.query, everyone).total == 1
+    # The number of the report stays.
+    assert found.arrivals.count == 16
+    boat = overview(only("boat"), "2026-03-01", NOW)
+    assert (boat.brought.count, boat.others.count) == (7, 0)
+
+
+def test_arrivals_of_more_imports_than_a_search_names_have_no_link(arrived, everyone, monkeypatch):
+    monkeypatch.setattr("home.overview.MAX_VALUES", 0)
+    found = overview(everyone, "2026-03-01", NOW)
+    assert (found.arrivals.count, found.brought, found.others) == (16, None, None)
 
 
 def test_arrivals_of_projects_that_the_reader_does_not_see_are_not_counted(arrived):
@@ -145,10 +165,10 @@ def test_read_first_leaves_out_what_the_reader_changed(lately, everyone):
 def test_page_says_how_much_came_in_and_with_what_dates(client, arrived):
     client.force_login(User.objects.create_superuser("ann"))
     page = html_of(client.get("/?since=2026-03-01T00:00Z"))
-    assert "16 memories came in since 1 Mar from" in page
+    assert re.search(r'<a href="/explore/\?import=\d+&amp;state=[^"]+">16</a> memories came in since 1 Mar from', page)
     assert '<a href="/imports/">1 import</a>, dated Jul 1999 to ' in page
     ImportBatch.objects.update(finished_at=datetime.now(UTC))
-    assert "16 memories came in today from" in html_of(client.get("/?since=24h"))
+    assert "16</a> memories came in today from" in html_of(client.get("/?since=24h"))
 
 
 def test_first_page_says_what_this_is_and_what_to_do_next(client, lately):
@@ -237,7 +257,8 @@ def test_api_gives_the_numbers_of_the_page_to_a_key_of_one_project(client, latel
     assert reply["states"][0] | {"query": "", "url": ""} == {
         "label": "superseded", "count": 1, "at_least": False, "query": "", "url": "",
     }  # fmt: skip
-    assert reply["arrivals"] == {"count": 0, "imports": 0, "first": None, "last": None}
+    nothing = {"count": 0, "brought": None, "others": None, "imports": 0, "first": None, "last": None}
+    assert reply["arrivals"] == nothing
     assert reply["news"][0]["reason"] == "replaces"
     assert reply["news"][0]["replaces"]["title"] == "No sugar on the tables"
     assert [one["memories"]["label"] for one in reply["newest"]] == ["Tea house"]
@@ -257,3 +278,11 @@ def test_overview_shows_own_changes_at_once_and_is_not_counted_for_each_change_o
     assert overview(ann, "2026-03-01", NOW).corpus.count == 14
     assert [remember(everyone, "One"), remember(everyone, "Two")] == [14, 14]
     assert remember(ann, "Three") == 17
+
+
+def test_newcomer_to_an_empty_site_learns_what_it_is(client, db):
+    client.force_login(User.objects.create_user("ben"))
+    page = html_of(client.get("/"))
+    assert "Nothing here yet" in page
+    assert "Mnemoscope holds what people and their agents want to know again" in page
+    assert "ask an administrator of this site" in page

@@ -11,7 +11,7 @@ from search.engines.index.engine import IndexEngine
 from search.engines.index.segments import Segment
 from search.engines.vectors import writer
 from search.unified import legs
-from tests.corpus import bring_in
+from tests.corpus import bring_in, spread_over_imports
 from tests.database import fill
 from tests.map_corpus import put_on_map
 from tests.oracle import load_documents
@@ -77,9 +77,13 @@ def corpus(request, db, engine, index, tmp_path):
     asks for those too.
     """
     has_vectors = "embedded" in request.fixturenames
+    # Where engines are compared, there is something to count by import.
+    of_several_imports = request.node.get_closest_marker("engines") is not None
 
     def build():
         bring_in(tmp_path)
+        if of_several_imports:
+            spread_over_imports()
         put_on_map()
         recall_some()
         documents = load_documents()
@@ -96,7 +100,8 @@ def corpus(request, db, engine, index, tmp_path):
             assert len(store.read_view().segments) == 2
         return documents
 
-    return list(fill(f"corpus for {engine}{' with vectors' if has_vectors else ''}", build, index))
+    what = f"{' with vectors' if has_vectors else ''}{' of several imports' if of_several_imports else ''}"
+    return list(fill(f"corpus for {engine}{what}", build, index))
 
 
 @pytest.fixture

@@ -229,7 +229,7 @@ def test_segments_hold_what_was_put_in_and_merge_without_the_deleted(tmp_path):
     rows = [
         IndexRow(
             id=n,
-            scalars=(chance.choice([1, 2]), chance.choice(["note", "fix"]), chance.choice(["", "a"]), "", "active"),
+            scalars=(chance.choice([1, 2]), chance.choice(["note", "fix"]), chance.choice(["", "a"]), "", "", "active"),
             multiple=tuple(chance.sample([1, 2, 3, 70_000], chance.randrange(4)) for _ in range(6)),
             created=n * 10**12,
             updated=0,

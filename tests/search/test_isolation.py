@@ -20,6 +20,7 @@ from memories.models import Memory, Project
 from memories.records import MemoryRecord
 from memories.services import memory_create, memory_delete
 from memories.supersession import memory_supersede
+from search.facets import FACET
 from tests.search.conftest import BOTH_ENGINES, EVERY_COUNT
 from web.cache import clear_caches
 
@@ -130,7 +131,7 @@ def addresses(first_new):
     for query in QUERIES:
         yield "get", f"/api/search?include_facets=1&{query}", None
         yield "get", f"/api/facets?{query}", None
-    for facet in ("tag", "category", "concept", "entity", "author", "type", "project", "agent", "source", "state"):
+    for facet in FACET:
         yield "get", f"/api/facets/{facet}?sort=name", None
         yield "get", f"/api/facets/{facet}?search=zan&q=tea", None
     yield "get", "/api/facets/category?parent=zanzibar", None

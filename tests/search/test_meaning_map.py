@@ -1,15 +1,20 @@
 """The map of meaning under a query: tiles, colours, regions. Each test runs with every engine."""
 
+from dataclasses import replace
+
 import pytest
 
-from access.viewer import Viewer
-from memories.models import MapPlace, Memory, Project
+from access.viewer import Viewer, command_viewer
+from memories.models import MapLayout, MapPlace, Memory, Project
+from memories.records import MemoryRecord
+from memories.services import memory_create
 from search import meaning_map
 from search.area import Tile
 from search.meaning_map import hits_at, map_field, map_groups, map_regions
 from search.query import SearchQuery
-from tests.map_corpus import move
-from tests.search.conftest import BOTH_ENGINES
+from tests.map_corpus import move, put_on_map
+from tests.search.conftest import BOTH_ENGINES, following_engine
+from web.cache import clear_caches
 
 pytestmark = BOTH_ENGINES
 
@@ -114,3 +119,70 @@ def test_without_a_map_there_is_nothing(db, engine, everyone):
     assert map_field(SearchQuery(), everyone, "type", Tile()) is None
     assert map_regions(SearchQuery(), everyone) == ()
     assert hits_at(SearchQuery(), everyone, 1, 1) == ()
+
+
+TOPICS = {
+    "Kettle {n}": "The kettle whistles on the stove, because water boils in the kettle when it is hot. Number {n}.",
+    "Segel {n}": "Das Segel wird nicht gesetzt, wenn der Wind zu stark für das Segel und den Mast ist. Nummer {n}.",
+    "茶室 {n}": "茶室は静かです。{n} 茶室で茶を飲む。",
+}
+
+
+@pytest.fixture
+def three_crowds(db, engine, index):
+    """Three crowds of memories without tags, categories and entities, in three languages, and one hidden among them."""
+    corners = [(8_000, 8_000), (55_000, 8_000), (30_000, 55_000)]
+    places = {}
+    for (title, text), (x, y) in zip(TOPICS.items(), corners, strict=True):
+        for n in range(15):
+            record = MemoryRecord(title=title.format(n=n), content=text.format(n=n), project="mixed")
+            places[memory_create(record=record, viewer=command_viewer()).pk] = (x + 60 * n, y + 40 * n)
+    put_on_map()
+    move(places)
+    if engine != "postgres":
+        following_engine()
+    return places
+
+
+def test_crowds_without_any_value_are_named_by_their_own_words(three_crowds, everyone):
+    regions = map_regions(SearchQuery(), everyone, count_areas=True)
+    assert [(one.key, one.value, one.count, one.inside) for one in regions] == [("", "", 15, 15)] * 3
+    names = {(one.x < 40_000, one.y < 40_000): one.label for one in regions}
+    assert names[True, True].split(", ")[0] in {"kettle", "Kettle"}
+    assert names[False, True].split(", ")[0] == "Segel"
+    assert "茶室" in names[True, False]
+    empty = {"the", "when", "because", "das", "nicht", "wird", "wenn", "für"}
+    assert not empty & {word.lower() for name in names.values() for word in name.split(", ")}
+    assert field(everyone, area=regions[0].area).total == 15
+    # Under a query they have the same names, and the number of its matches.
+    (found,) = map_regions(SearchQuery(text="whistles", mode="keyword"), everyone)
+    assert (found.label, found.count) == (names[True, True], 15)
+
+
+def test_a_crowd_with_a_name_by_a_value_gets_no_other(three_crowds, everyone, engine):
+    Memory.objects.filter(title__startswith="Kettle").update(tags=["boiling"])
+    if engine != "postgres":
+        following_engine()
+    named = {(one.key, one.label.split(", ")[0].lower()) for one in map_regions(SearchQuery(), everyone)}
+    assert ("tag", "boiling") in named
+    assert ("", "kettle") not in named
+    assert len(named) == 3
+
+
+def test_words_of_hidden_memories_name_no_place(three_crowds, everyone, engine):
+    viewer = replace(everyone, project_ids=frozenset(Project.objects.values_list("pk", flat=True)))
+    before = map_regions(SearchQuery(), viewer, count_areas=True)
+    places = {}
+    for n in range(40):
+        record = MemoryRecord(title=f"Secret {n}", content=f"The secret plan {n} of the kettle.", project="vault")
+        places[memory_create(record=record, viewer=command_viewer()).pk] = (8_000 + n, 8_000)
+    for model in (MapPlace, MapLayout):
+        model.objects.all().delete()
+    put_on_map()
+    move({**three_crowds, **places})
+    if engine != "postgres":
+        following_engine()
+    clear_caches()
+    after = map_regions(SearchQuery(), viewer, count_areas=True)
+    assert [(one.label, one.count) for one in after] == [(one.label, one.count) for one in before]
+    assert "secret" in " ".join(one.label.lower() for one in map_regions(SearchQuery(), everyone))

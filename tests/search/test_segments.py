@@ -29,7 +29,7 @@ NOW = datetime(2025, 6, 1, tzinfo=UTC)
 def row(number, *tags):
     """A memory with some tags, and nothing else that differs."""
     multiple = tuple(tags if name == "tag" else () for name in MULTIPLE)
-    return IndexRow(number, (1, "note", "", "git", "active"), multiple, number, number, f"Title {number}", number)
+    return IndexRow(number, (1, "note", "", "git", 7, "active"), multiple, number, number, f"Title {number}", number)
 
 
 def segment_of(rows, first=0, dictionary=None):

@@ -31,6 +31,7 @@ from config.backup_schedule import scheduled_backups
 from memories import recalls
 from memories.embedding.installation import can_install
 from memories.embedding.models import missing_packages
+from memories.invented_team import SAMPLE
 from memories.models import Memory, Project
 from search.engines.index import follower as indexer
 from search.engines.index import store
@@ -38,7 +39,6 @@ from search.engines.index.follower import follower_process, wait_until_readable
 from search.engines.index.outbox import backlog
 from search.warmup import answer_once
 from transfer.follow.process import follower_started
-from transfer.jobs import SAMPLE
 from web.command_line import documentation, local_command
 from web.processes import SupervisedProcess, limit_heaps, supervise
 from web.serving import CannotListenError, address_file, is_loopback, listen, serve, site_address, stop_signals

@@ -24,10 +24,10 @@ from pyroaring import BitMap
 from search.engines import sql
 from search.engines.base import Value
 from search.engines.segment_files import Array, DamagedError, Mask, arrays_map, arrays_write
-from search.facets import FACETS, OWN_CATEGORIES, FacetKind
+from search.facets import FACETS, KEY_KINDS, OWN_CATEGORIES, FacetKind
 from web.processes import release_memory
 
-_IS_SCALAR = {FacetKind.PROJECT, FacetKind.SCALAR}
+_IS_SCALAR = {FacetKind.SCALAR, *KEY_KINDS}
 # Columns with one code per row, by facet, with the column of memories that each is read from.
 SCALAR_SOURCES = {spec.key: spec.column for spec in FACETS if spec.kind in _IS_SCALAR}
 # Columns with any number of codes per row. `category` includes all ancestors, `category_own` only the categories that a
@@ -474,7 +474,7 @@ def _index_rows(found: Iterable[Sequence[Any]], unindexable: list[int]) -> Itera
         yield (
             IndexRow(
                 id=memory_id,
-                scalars=tuple(values[: len(SCALARS)]),
+                scalars=tuple("" if value is None else value for value in values[: len(SCALARS)]),
                 multiple=tuple(values[len(SCALARS) :]),
                 created=created,
                 updated=updated,

@@ -208,7 +208,8 @@ def test_path_of_an_import_on_the_server_is_not_shown(reader, tea):
     batch = ImportBatch.objects.create(origin="/srv/private/tea.jsonl", format="jsonl", started_at=START)
     make(tea, 1, batch=batch)
     text = html_of(reader.get("/m/1/"))
-    assert f"batch {batch.pk}, jsonl, 1 Mar 2026" in text
+    assert f'href="/explore/?import={batch.pk}&' in unescape(text)
+    assert ">tea.jsonl, jsonl, 1 Mar 2026</a>" in text
     assert "/srv/private" not in text
 
 

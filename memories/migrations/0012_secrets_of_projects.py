@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("memories", "0010_choices_of_followed_sources"),
+        ("memories", "0011_sources_written_to"),
     ]
 
     operations = [
