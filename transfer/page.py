@@ -30,9 +30,18 @@ _ABOUT = {
     "mcp-memory": "Entities with their observations, and the relations between them.",
     "markdown": "Notes with their tags, folders and links; folders become categories.",
     "claude-code": "What was said in the sessions of Claude Code, by project.",
+    "codex": "What was said in the sessions of Codex, by project.",
+    "gemini-cli": "What was said in the sessions of Gemini CLI, by project.",
     "git": "Commits with their messages, authors and files.",
 }
-_NAMES = {"markdown": "Markdown notes", "claude-code": "Claude Code", "mcp-memory": "MCP memory file", "git": "Git"}
+_NAMES = {
+    "markdown": "Markdown notes",
+    "mcp-memory": "MCP memory file",
+    "git": "Git",
+    "claude-code": "Claude Code",
+    "codex": "Codex",
+    "gemini-cli": "Gemini CLI",
+}
 _LABELS = {
     State.UPLOADING: "uploading",
     State.READY: "ready to import",

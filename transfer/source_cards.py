@@ -117,25 +117,27 @@ _CLAUDE_CODE = SourceCard(
 _CODEX = SourceCard(
     "codex",
     "Codex",
-    "The instructions in AGENTS.md. Its sessions are not read.",
-    ("markdown",),
+    "Sessions with questions and answers, and the instructions in AGENTS.md, by project.",
+    ("codex", "markdown"),
     (
-        "AGENTS.md is in the folder of each repository, and in .codex of your home for all of them.",
-        "Where Claude Code worked in the same repositories, a look at this machine finds their files too.",
+        "Sessions are in .codex/sessions of your home; AGENTS.md is in the folder of each repository.",
+        "If this site runs on your machine, let it look there: it can also keep up with them.",
+        "Otherwise drop the folder .codex/sessions here, or a ZIP of it.",
     ),
-    upload="AGENTS.md, one or several",
+    upload="The folder sessions, a ZIP of it, or AGENTS.md",
     is_found=True,
 )
 _GEMINI = SourceCard(
     "gemini-cli",
     "Gemini CLI",
-    "The instructions and facts in GEMINI.md. Its sessions are not read.",
-    ("markdown",),
+    "Sessions with questions and answers, and the instructions in GEMINI.md, by project.",
+    ("gemini-cli", "markdown"),
     (
-        "GEMINI.md is in the folder of each repository. The one in .gemini of your home is for all.",
-        "Where Claude Code worked in the same repositories, a look at this machine finds their files too.",
+        "Sessions are in .gemini/tmp of your home; GEMINI.md is in the folder of each repository.",
+        "If this site runs on your machine, let it look there: it can also keep up with them.",
+        "Otherwise drop the folder .gemini/tmp here, or a ZIP of it.",
     ),
-    upload="GEMINI.md, one or several",
+    upload="The folder tmp, a ZIP of it, or GEMINI.md",
     is_found=True,
 )
 _RULES = SourceCard(

@@ -14,6 +14,7 @@ urlpatterns = [
     path("imports/upload/", import_views.upload, name="upload"),
     path("imports/followed/<int:source_id>/", follow_views.follow, name="follow"),
     path("imports/followed/<int:source_id>/stop/", follow_views.stop, name="follow_stop"),
+    path("imports/followed/<int:source_id>/write-back/", follow_views.write_back, name="follow_write_back"),
     path("imports/followed/<int:source_id>/gone/", follow_views.gone, name="follow_gone"),
     path("imports/followed/<int:source_id>/conflicts/<int:memory_id>/", follow_views.conflict, name="follow_conflict"),
     path("imports/batches/<int:batch_id>/undo/", import_views.undo_batch, name="undo_batch"),

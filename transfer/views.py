@@ -283,7 +283,7 @@ def job_action(request: HttpRequest, job_id: int, action: str) -> HttpResponse:
             job_cancel(job=one)
         elif action == "archive" and one.batch:
             count = archive_gone(one.batch, viewer)
-            messages.info(request, f"{memories_text(count)} archived. Each can be restored.")
+            messages.info(request, f"{memories_text(count)} archived. The undo of the import restores them.")
         elif action == "undo":
             job_undo(job=one, viewer=viewer, force="force" in request.POST)
         else:

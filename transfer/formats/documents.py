@@ -137,7 +137,8 @@ class _Documents:
         is_vault = (self.tree.root / markdown.VAULT).is_dir()
         names = markdown.names_of(starts)
         rules, dates = self.options.types, self.options.dates
-        self.notes = markdown.Folder(self.project, names, is_vault, SUFFIXES, rules, dates)
+        name = markdown.name_of(self.tree.root)
+        self.notes = markdown.Folder(self.project, names, is_vault, SUFFIXES, name, rules, dates)
 
     def records(self, file: TreeFile) -> Found:
         kind = _kind_of(file.name, self.tree.start(file, markdown.START))
