@@ -1,6 +1,7 @@
 """The memories that the records of an import are: which are new, which are changed, and which were edited here."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -17,11 +18,14 @@ from memories.queries import visible_to
 from memories.records import MemoryRecord
 from memories.resolve import names_ensure, names_of
 from memories.snapshot import array_literal
+from memories.storage import snapshots_read
 from transfer.blocks import Block, Incoming
 from transfer.formats.base import RefusedRecord, SourceRecord
+from transfer.formats.note_files import NOTE_FILE, NoteFile, note_file_in, with_file_as_it_is, with_note_file
 from transfer.record_hashes import RecordHashes
 from transfer.state import ImportObserver, ImportRun, projects_ensure
 from transfer.vocabulary import vocabulary_record_write
+from web.sql import execute
 
 # The fields of a line of an export, besides its record, that every importer may set.
 _STORED_BY_ALL = frozenset({"state_reason", "record_hash", "raw"})
@@ -55,6 +59,7 @@ class Matcher:
                 case Incoming():
                     incoming.append(_with_rights(run, item))
                 case RefusedRecord():
+                    run.keep_file(item.file)
                     run.refused(item.location, item.reason)
                 case SourceRecord() if not run.is_copy:
                     vocabulary_record_write(run, item)
@@ -73,6 +78,8 @@ class Matcher:
             self._earlier.add(key_hash, record_hash)
             run.used.add(key[0])
             return True
+        if one.found.file:
+            run.keep_file(one.found.file.complete(one.record.content), one.record.project)
         if earlier == record_hash:
             run.tally.unchanged += 1
         elif one.record.id:
@@ -141,6 +148,7 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
             run.note(one.location, f"was {gone.external_id!r} before: its memory #{gone.id} has the new name")
             matched.renamed.add(gone.id)
             stored[key] = (gone.id, gone.record_hash)
+    same: dict[int, NoteFile] = {}
     for key, one in incoming:
         known = stored.get(key)
         if known is None:
@@ -155,16 +163,72 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
             run.tally.updated += known[0] in run.returned
             run.tally.unchanged += known[0] not in run.returned
             settled(run, [(one, known[0])])
+            same |= {known[0]: one.found.file} if one.found.file else {}
         else:
             matched.changed.append((one, known[0]))
+    _note_files_refresh(same)
+    _take_own_writes(run, matched)
     if matched.changed and not run.options.overwrite:
         # A copy from an export has no hash to compare; whether it differs from its memory shows when that is read.
-        edited = edited_since_import([memory_id for one, memory_id in matched.changed if one.stored is None])
+        edited = edited_here([memory_id for one, memory_id in matched.changed if one.stored is None])
         for one, memory_id in matched.changed:
             if memory_id in edited:
                 refuse_edited(run, one, memory_id, edited[memory_id])
         matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in edited]
     return matched
+
+
+def _take_own_writes(run: ImportRun, matched: Matched) -> None:
+    """Take the notes that this program has written out of the changed ones: they have the fields of their memories."""
+    files = {memory_id: one.found.file for one, memory_id in matched.changed if one.found.file} if run.observer else {}
+    rows = (
+        Memory.objects.filter(pk__in=files, raw__note_file__has_key="pending").values_list("pk", "raw") if files else ()
+    )
+    written = {pk: note for pk, raw in rows if (note := note_file_in(raw)) and _is_own(files[pk], note)}
+    for one, memory_id in matched.changed:
+        if (file := files.get(memory_id)) and (known := written.get(memory_id)):
+            raw = json.loads(one.raw) | {NOTE_FILE: file.read_again(known).as_json()}
+            execute(
+                "UPDATE memories_memory SET raw = %s::jsonb, record_hash = %s WHERE id = %s",
+                [json.dumps(raw, ensure_ascii=False), one.record_hash, memory_id],
+            )
+            run.tally.unchanged += 1
+            settled(run, [(one, memory_id)])
+    matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in written]
+
+
+def _is_own(file: NoteFile | None, known: NoteFile) -> bool:
+    return file is not None and known.pending.get("digest") == file.digest
+
+
+def edited_here(memory_ids: Sequence[int]) -> dict[int, str]:
+    """Memories that were edited since their last import, but for those of notes that have these edits."""
+    edited = edited_since_import(memory_ids)
+    for memory in snapshots_read(edited).values():
+        note = note_file_in(json.loads(memory.raw or "{}"))
+        if note and not note.edited_fields(memory):
+            del edited[memory.id]
+    return edited
+
+
+def _note_files_refresh(same: Mapping[int, NoteFile]) -> None:
+    """Store the files of notes that are the same records as before, if their bytes differ, or were not stored yet."""
+    digests = Memory.objects.filter(pk__in=same).values_list("pk", "raw__note_file__digest")
+    stale = [memory_id for memory_id, digest in digests if digest != same[memory_id].digest]
+    edited = edited_since_import(stale) if stale else {}
+    made: dict[int, str] = {}
+    for memory in snapshots_read(stale).values():
+        known = note_file_in(json.loads(memory.raw or "{}"))
+        if known:
+            made[memory.id] = with_file_as_it_is(memory, same[memory.id].read_again(known)).raw or ""
+        elif memory.id not in edited:
+            made[memory.id] = with_note_file(memory, same[memory.id]).raw or ""
+    if made:
+        execute(
+            "UPDATE memories_memory memory SET raw = made.raw::jsonb"
+            " FROM unnest(%s::bigint[], %s::text[]) AS made (id, raw) WHERE memory.id = made.id",
+            [list(made), list(made.values())],
+        )
 
 
 def _renamed(observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]) -> dict[Key, tuple[int, str]]:

@@ -4,22 +4,26 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 from django.conf import settings
 
 from access.viewer import Viewer
 from categories.services import Vocabulary
 from memories.models import ImportBatch, Memory, Project
+from memories.records import slug_name
 from memories.resolve import projects_make
 from memories.services import DEFAULT_PROJECT
 from memories.vocabulary_records import VocabularyRecord
 from transfer.copies import CopyNumbers
 from transfer.formats.base import SourceRecord
+from transfer.formats.note_files import NoteFile
 from transfer.renames import Renames, gone_reason
 
 # The number of notes stored with a batch.
 MAX_NOTES = 1_000
+# The characters of the files stored with a batch.
+MAX_FILES = 1_000_000
 
 
 class ImportObserver(Protocol):
@@ -86,6 +90,8 @@ class ImportCounts:
     made: dict[str, int] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
     """The first `MAX_NOTES` of them: location and note."""
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Files of notes that became no memories, by vault and path, as far as there is room."""
     gone_notes: list[dict[str, object]] = field(default_factory=list)
     """Notes of earlier imports of the same source that it has no longer."""
     copied: dict[str, int] = field(default_factory=dict)
@@ -140,6 +146,8 @@ class ImportRun:
     """Table -> what is added to the numbers of its rows."""
     deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)
     tally: ImportCounts = field(default_factory=ImportCounts)
+    room: int = MAX_FILES
+    """The characters of files that can still be stored with the batch."""
 
     def __post_init__(self) -> None:
         self.renames = Renames(self.observer.gone_memories if self.observer else self.gone or list)
@@ -173,6 +181,14 @@ class ImportRun:
         """Report something about a record that is stored all the same."""
         if len(self.tally.notes) < MAX_NOTES:
             self.tally.notes.append((location, text))
+
+    def keep_file(self, file: NoteFile | None, project: str = "") -> None:
+        """Remember the file of a note that becomes no memory, so that an export has it."""
+        self.room -= len(file.whole) if file else 0
+        if file and self.room > 0 and len(self.tally.files) < MAX_NOTES:
+            self.tally.files[f"{file.vault}/{file.path}"] = file.as_json() | {
+                "project": self.options.project_of(slug_name(project or file.project))
+            }
 
     def refused(self, location: str, reason: str) -> None:
         self.tally.refused += 1

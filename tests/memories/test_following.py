@@ -355,7 +355,7 @@ def test_import_with_follow_is_reported_listed_and_stopped(notes, jsonl):
     path = jsonl({"content": "Tea."})
     assert failing(path, "--follow") == (
         f"{path}: jsonl is not followed, which these formats are: git, claude-mem, mcp-memory-service, claude-code,"
-        " markdown."
+        " codex, gemini-cli, markdown."
     )
     assert run(notes, "--unfollow") == f"{notes} is followed no longer. Its memories stay.\n"
     assert failing(notes, "--unfollow") == f"{notes}: is not followed. --list shows what is."
