@@ -3,13 +3,18 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from django.db import connection, transaction
+from django.db.models import Max, Q
 
 from access.models import AuditEvent
 from access.viewer import may_write_everything
 from categories.services import TooManyNewNamesError, Vocabulary
-from memories.models import Memory
+from curation.models import CurationChange
+from memories.history import value_changes
+from memories.models import Memory, Project
+from memories.queries import visible_to
 from memories.records import MemoryRecord
 from memories.resolve import names_ensure, names_of
 from memories.snapshot import array_literal
@@ -133,6 +138,7 @@ def _key_of(run: ImportRun, one: Incoming) -> Key:
 
 def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
     stored, matched = _stored([key for key, _ in incoming]), Matched()
+    stored |= _moved_away(run, [one for one in incoming if one[0] not in stored])
     if run.observer:
         renamed = _renamed(run.observer, [one for one in incoming if one[0] not in stored])
         matched.renamed = {memory_id for memory_id, _ in renamed.values()}
@@ -149,8 +155,13 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
             matched.new.append(one)
             continue
         run.numbers.remember(one.stored, known[0])
+        if one.found.names and known[0] in run.archived_as_gone:
+            run.note(one.location, f"is there again: its memory #{known[0]} is no longer archived")
+            run.returned.add(known[0])
         if one.stored is None and known[1] == one.record_hash:
-            run.tally.unchanged += 1
+            # A memory that is restored is changed by that.
+            run.tally.updated += known[0] in run.returned
+            run.tally.unchanged += known[0] not in run.returned
             settled(run, [(one, known[0])])
             same |= {known[0]: one.found.file} if one.found.file else {}
         else:
@@ -232,6 +243,38 @@ def _renamed(observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]) 
     return found
 
 
+def _moved_away(run: ImportRun, unknown: Sequence[tuple[Key, Incoming]]) -> dict[Key, tuple[int, str]]:
+    """Memories by the keys of records, from whose projects they were moved here to others that the viewer sees."""
+    found: dict[Key, tuple[int, str]] = {}
+    named = _known_at_places(run.observer, unknown) if run.observer else _known_elsewhere(run, unknown)
+    seen = visible_to(run.viewer).filter(pk__in=named).values_list("pk", "project_id", "record_hash")
+    for memory_id, project_id, record_hash in seen if named else ():
+        key = named[memory_id]
+        if project_id != key[0] and any(was == key[0] for was, _ in value_changes(memory_id, "project_id", run.viewer)):
+            found[key] = (memory_id, record_hash)
+    return found
+
+
+def _known_at_places(observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]) -> dict[int, Key]:
+    at_places = ((observer.memory_at(one.location), key) for key, one in unknown)
+    return {memory_id: key for memory_id, key in at_places if memory_id}
+
+
+def _known_elsewhere(run: ImportRun, unknown: Sequence[tuple[Key, Incoming]]) -> dict[int, Key]:
+    """Memories that earlier imports of the source brought, now in any project, by the names of records."""
+    if not unknown or not run.earlier_batches:
+        return {}
+    names = {key[2]: key for key, _ in unknown}
+    # memory_external_idx and memory_content_hash_idx begin with the project.
+    memories = Memory.objects.filter(
+        Q(external_id__in=names) | Q(external_id="", content_hash__in=names),
+        project_id__in=list(Project.objects.values_list("pk", flat=True)),
+        batch_id__in=run.earlier_batches,
+    )
+    rows = memories.values_list("pk", "external_id", "content_hash")
+    return {pk: names[external_id or content_hash] for pk, external_id, content_hash in rows}
+
+
 def refuse_edited(run: ImportRun, one: Incoming, memory_id: int, edit: str) -> None:
     if run.observer:
         run.observer.conflicting(one.found, memory_id, edit)
@@ -271,10 +314,25 @@ def edited_since_import(memory_ids: Sequence[int]) -> dict[int, str]:
             " ORDER BY subject_id, id DESC",
             [list(memory_ids)],
         )
-        return {
-            memory_id: f"by {_DOORS.get(door, door)} on {at:%Y-%m-%d %H:%M} UTC"
-            for memory_id, door, at in cursor.fetchall()
-        }
+        edits = {memory_id: (door, at) for memory_id, door, at in cursor.fetchall()}
+    edits = _edited_together(memory_ids) | edits
+    return {pk: f"by {_DOORS.get(door, door)} on {at:%Y-%m-%d %H:%M} UTC" for pk, (door, at) in edits.items()}
+
+
+def _edited_together(memory_ids: Sequence[int]) -> dict[int, tuple[str, datetime]]:
+    """Memories whose types, projects, dates, authors or validity were changed with others since their last import."""
+    # curationchange_memory_gin.
+    changes = CurationChange.objects.filter(
+        action=CurationChange.Action.COLUMNS, memory_ids__overlap=list(memory_ids), curation__undone_at=None
+    ).order_by("pk")
+    rows = list(changes.values_list("memory_ids", "curation__door", "curation__at"))
+    if not rows:
+        return {}
+    imports = AuditEvent.objects.filter(subject_type="memory", subject_id__in=memory_ids, batch__isnull=False)
+    imported = dict(imports.order_by("subject_id").values_list("subject_id").annotate(Max("at")))
+    asked = set(memory_ids)
+    found = ((pk, door, at) for ids, door, at in rows for pk in asked.intersection(ids or ()))
+    return {pk: (door, at) for pk, door, at in found if pk not in imported or imported[pk] < at}
 
 
 _DOORS = {"page": "the page", "api": "the API", "mcp": "an agent", "admin": "the admin", "command": "a command"}

@@ -10,6 +10,7 @@ from text.formatting import day_text, memories, number, plural
 from transfer.discover import Discovery
 from transfer.jobs import CANCELLED
 from transfer.models import ImportJob
+from transfer.source_cards import SourceCard
 
 State = ImportJob.State
 
@@ -78,17 +79,24 @@ class FoundPage:
     """The number of memories of those that were not imported before."""
     can_follow: bool
     """Whether one of them could be followed."""
+    only: str = ""
+    """The product whose formats these have, if not all are shown."""
 
 
 def build_found(
-    found: Iterable[Discovery | str], imported: frozenset[str], followed: Collection[str], home: Path
+    found: Iterable[Discovery | str],
+    imported: frozenset[str],
+    followed: Collection[str],
+    home: Path,
+    card: SourceCard | None = None,
 ) -> FoundPage:
+    """The page of what was found; with the card of a product, of its formats alone."""
     sources, unreadable, waiting, is_exact, can_follow = [], [], 0, True, False
     for one in found:
         if isinstance(one, str):
             unreadable.append(one)
             continue
-        if not one.memories:
+        if not one.memories or (card and one.importer.name not in card.formats):
             continue
         path = str(one.path)
         is_followed = str(one.path.resolve()) in followed
@@ -110,7 +118,11 @@ def build_found(
             )
         )
     return FoundPage(
-        tuple(sources), tuple(unreadable), memories(waiting, at_least=not is_exact) if waiting else "", can_follow
+        tuple(sources),
+        tuple(unreadable),
+        memories(waiting, at_least=not is_exact) if waiting else "",
+        can_follow,
+        card.name if card else "",
     )
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Protocol
 
 from django.conf import settings
 
 from access.viewer import Viewer
 from categories.services import Vocabulary
-from memories.models import ImportBatch, Project
+from memories.models import ImportBatch, Memory, Project
 from memories.records import slug_name
 from memories.resolve import projects_make
 from memories.services import DEFAULT_PROJECT
@@ -17,7 +18,7 @@ from memories.vocabulary_records import VocabularyRecord
 from transfer.copies import CopyNumbers
 from transfer.formats.base import SourceRecord
 from transfer.formats.note_files import NoteFile
-from transfer.renames import Renames
+from transfer.renames import Renames, gone_reason
 
 # The number of notes stored with a batch.
 MAX_NOTES = 1_000
@@ -119,7 +120,7 @@ class KnownProject:
     language: str
 
 
-@dataclass(slots=True)
+@dataclass
 class ImportRun:
     """A running import: its options, what it knows of names, and its counts."""
 
@@ -134,6 +135,8 @@ class ImportRun:
     """Gives the memories of notes that the source had before and does not have any more."""
     renames: Renames = field(init=False)
     projects: dict[str, KnownProject] = field(default_factory=dict)
+    returned: set[int] = field(default_factory=set)
+    """Memories that were archived because their notes were gone, which are there again."""
     used: set[int] = field(default_factory=set)
     """The projects with memories of this import."""
     numbers: CopyNumbers = field(default_factory=CopyNumbers)
@@ -156,6 +159,23 @@ class ImportRun:
         Those who may not change the whole vocabulary may add no more to it than by other writes.
         """
         return None if self.viewer.curated_project_ids is None else settings.MAX_NEW_NAMES
+
+    @cached_property
+    def origin(self) -> str:
+        """The name of its source."""
+        return ImportBatch.objects.values_list("origin", flat=True).get(pk=self.batch_id)
+
+    @cached_property
+    def earlier_batches(self) -> list[int]:
+        """The earlier imports of the same source."""
+        done = ImportBatch.objects.filter(origin=self.origin, state=ImportBatch.State.DONE).exclude(pk=self.batch_id)
+        return list(done.values_list("pk", flat=True))
+
+    @cached_property
+    def archived_as_gone(self) -> frozenset[int]:
+        """The memories of the source that were archived because their notes were gone."""
+        archived = Memory.objects.filter(state=Memory.State.ARCHIVED, state_reason=gone_reason(self.origin))
+        return frozenset(archived.filter(batch_id__in=self.earlier_batches).values_list("pk", flat=True))
 
     def note(self, location: str, text: str) -> None:
         """Report something about a record that is stored all the same."""

@@ -45,6 +45,7 @@ from transfer.formats.note_files import with_note_file
 from transfer.formats.states import read_status
 from transfer.match import Matched, Matcher, edited_since_import, project_of, refuse_edited, settled
 from transfer.note_states import note_states_store
+from transfer.renames import listed_gone, restore_returned
 from transfer.rows import Row, rows_finish, rows_write
 from transfer.state import ImportCounts, ImportObserver, ImportRun, WriteOptions
 from transfer.vocabulary import deferred_write
@@ -108,11 +109,10 @@ def records_write(
             update_statistics(_SEARCHED)
     run.tally.made = dict(run.vocabulary.made)
     if gone:
-        run.tally.gone_notes = [
-            {"id": one.id, "title": one.title, "place": one.external_id}
-            for one in run.renames.gone.values()
-            if one.state != Memory.State.SUPERSEDED
-        ]
+        tally = run.tally
+        same_texts = len(run.returned) + run.renames.renamed
+        counts = {"same": tally.unchanged + same_texts, "changed": max(0, tally.updated - same_texts)}
+        tally.gone_notes = listed_gone(run.renames, run.origin, run.used, **counts)
     return run.tally
 
 
@@ -186,6 +186,7 @@ class _BlockWriter:
         dangling_names_resolve(self._called, self._run.viewer)
         self._supersede()
         note_states_store(self._run.batch_id)
+        restore_returned(self._run.returned, self._run.viewer, self._run.batch_id)
         sessions_date(self._changed_sessions)
         if self._run.tally.created:
             outbox_add_batch(self._run.batch_id)

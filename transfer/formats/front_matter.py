@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from memories.dates import AmbiguousDateError, date_value
 from memories.records import MemoryRecord
 from text.analysis import fold
-from transfer.formats.dates import AmbiguousDateError, date_value
 from transfer.formats.languages import FIELD_OF_WORD
 from transfer.formats.states import STATE_WORDS, read_status
 from web.validation import shown

@@ -21,9 +21,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from categories.paths import MAX_DEPTH
+from memories.dates import DateOrder, date_value, read_moment
 from memories.records import MAX_CONTENT, MAX_LIST, MAX_TAG
 from text.highlight import first_heading, heading_text
-from transfer.formats import claude_code
+from transfer.formats import claude_code, notion
 from transfer.formats.base import (
     ImportFailedError,
     NotReadableError,
@@ -34,7 +35,6 @@ from transfer.formats.base import (
     UnreadableFileError,
     read_guarded,
 )
-from transfer.formats.dates import DateOrder, date_value, read_moment
 from transfer.formats.decisions import decision_fields
 from transfer.formats.front_matter import FURTHER, further_fields, page_properties, read_front_matter, record_fields
 from transfer.formats.importer import Following, Importer
@@ -90,8 +90,6 @@ _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<text>\S.{0,200})$", re.MULTILINE)
 _NUMBERED = re.compile(r"(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})(?=[-_. ]|$)", re.IGNORECASE)
 _NUMBER = re.compile(r"\W*(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})\b(?!-\d\d-)", re.IGNORECASE)
 _DATED_NAME = re.compile(r"(?<!\d)(?P<year>(?:19|20)\d\d)([-_.]?)(?P<month>[01]\d)\2(?P<day>[0-3]\d)(?!\d(?!\d{3}))")
-# Exported pages of Notion have their number after the title.
-_NOTION_NAME = re.compile(r" [0-9a-f]{32}$")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _SUPERSEDES = ("supersedes", "supercedes", "replaces")
 _SUPERSEDED_BY = ("superseded-by", "superseded by", "superceded-by", "replaced-by", "replaced by")
@@ -350,7 +348,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     if not found.body:
         raise UnreadableFileError("is empty; a memory needs a text", replace(file(body=""), project=folder.project))
     body = found.body
-    if _NOTION_NAME.search(posixpath.splitext(relative)[0]):
+    if notion.NUMBER.search(posixpath.splitext(relative)[0]):
         found.fields = page_properties(body) | found.fields
     bare = without_code(body)
     further = found.fields.pop(FURTHER, None)
@@ -365,7 +363,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     data["content"] = body
     data["categories"] = _listed(data.get("categories"))
     if folders := posixpath.dirname(relative):
-        data["categories"].append("/".join(folders.split("/")[:MAX_DEPTH]))
+        data["categories"].append("/".join(notion.folder_path(folders).split("/")[:MAX_DEPTH]))
     own = data["links"] if isinstance(data.get("links"), list) else []
     data["links"] = [*own, *links(bare, relative, folder)]
     is_basic_memory = "permalink" in found.fields or _OBSERVATIONS_HEADING.search(bare) is not None
@@ -419,7 +417,7 @@ def _add_further(data: dict[str, Any], further: dict[str, Any]) -> None:
 
 def _title(relative: str, bare: str, *, is_vault: bool) -> str:
     """The title of a note that gives none: its heading, else the name of its file. Other headings are of its parts."""
-    name = _NOTION_NAME.sub("", posixpath.splitext(posixpath.basename(relative))[0])
+    name = notion.NUMBER.sub("", posixpath.splitext(posixpath.basename(relative))[0])
     # In a vault a note is called by the name of its file, unless its text begins with its heading.
     match = _TITLE.match(bare.lstrip()) if is_vault else _TITLE.search(bare)
     heading = heading_text(_COMMENT.sub("", match["text"] or match["underlined"])) if match else ""

@@ -48,7 +48,8 @@ _FORMATS = (
     csv_table.IMPORTER,
 )
 # Several files that were uploaded together, or a ZIP archive of files in these formats.
-BUNDLE = bundles.bundle_importer(_FORMATS)
+# Exports of Notion have archives inside, which have no further ones.
+BUNDLE = bundles.bundle_importer(_FORMATS, bundles.bundle_importer(_FORMATS))
 IMPORTERS = (*_FORMATS, BUNDLE)
 
 

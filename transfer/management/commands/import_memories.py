@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from access.viewer import command_viewer
+from memories.dates import ORDERS
 from memories.models import FollowedSource, ImportBatch
 from text.formatting import memories, plural
 from transfer.discover import discoveries
@@ -28,7 +29,6 @@ from transfer.follow.write_back import check_writable, write_back_set
 from transfer.formats.base import ColumnsError, ImportFailedError, Options, RefusedRecord
 from transfer.formats.choices import check_choices
 from transfer.formats.csv_table import columns_check
-from transfer.formats.dates import ORDERS
 from transfer.formats.importer import Importer
 from transfer.formats.registry import IMPORTERS, importer_for, importer_named
 from transfer.renames import archive_gone
