@@ -88,9 +88,9 @@ class KeyForm(RightsForm):
         help_text="Leave empty for the limit of this site.",
     )
 
-    def __init__(self, *args: Any, rights: KeyRights) -> None:
+    def __init__(self, *args: Any, rights: KeyRights, **kwargs: Any) -> None:
         every = "All projects, including new ones" if rights.every_project else ""
-        super().__init__(*args, projects=rights.projects, every=every)
+        super().__init__(*args, projects=rights.projects, every=every, **kwargs)
 
     def options(self) -> dict[str, Any]:
         data = self.cleaned_data

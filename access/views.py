@@ -19,8 +19,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDi
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from access.clients import PLACEHOLDER, instructions, snippets
 from access.forms import SCOPE_LABELS, ConnectForm, InvitationForm, KeyForm, PasswordForm, RoleForm, SignInForm
 from access.grants import APP_SCOPES, ConsentRequest, grant_create
 from access.keys import GRACE, KeyRefusedError, NewKey, live_keys, make_key, revoke_key, rotate_key
@@ -39,10 +40,12 @@ from access.services import (
     membership_set,
 )
 from access.sign_in import remember_browser, sign_in_token_redeem
+from access.team import EXAMPLE, missing_lines, read_state, team_steps, wanted_site
 from access.viewer import audit, viewer_of_user
 from memories.models import Project
 from web.middleware import CONTENT_SECURITY_POLICY
-from web.serving import is_for_this_machine, public_address, public_site
+from web.serving import Reach, public_address, public_site, reach_of, speaks_safely
+from web.templates import render_block
 
 
 class SignIn(LoginView):
@@ -159,13 +162,11 @@ def _keys_page(
     error: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    site = public_site(request)
     context = {
         "form": form,
         "new": new,
         "replaced": replaced,
         "error": error,
-        "site": site,
         "may_create": bool(rights),
         "keys": sorted(rights.keys(), key=lambda key: not key.is_live),
         "limit": settings.API_REQUESTS_PER_MINUTE,
@@ -173,6 +174,50 @@ def _keys_page(
     failed = 422 if form.errors else status
     response = render(request, "access/keys.html", context, status=failed)
     return _not_stored(response)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def agents(request: HttpRequest) -> HttpResponse:
+    """A new key for an agent, and the texts to paste for each client. With the key in them they are shown once."""
+    rights, site = key_rights(request.user), public_site(request)
+    # No project is chosen unasked, unless there is one alone.
+    projects = [str(project.pk) for project in rights.projects] if len(rights.projects) == 1 else []
+    form = KeyForm(
+        request.POST or None,
+        rights=rights,
+        initial={"name": "Agent", "scopes": ["read", "write"], "projects": projects},
+    )
+    if request.method == "POST" and not rights:
+        raise PermissionDenied("Only admins of projects can create keys: ask one of them.")
+    new = make_key(**form.options(), viewer=viewer_of_user(request.user)) if form.is_valid() else None
+    named = [] if new is None or new.key.every_project else [project.slug for project in new.key.projects.all()]
+    may_write = new is None or bool({"write", "admin"} & set(new.key.scopes))
+    context = {
+        "form": form,
+        "may_create": bool(rights),
+        "new": new,
+        "key": new.key if new else None,
+        "site": site,
+        "placeholder": PLACEHOLDER,
+        "warning": "" if speaks_safely(site) else _UNSAFE.format(site=site),
+        "is_for_this_machine": reach_of(site) is Reach.MACHINE,
+        "may_serve": rights.every_project,
+        "snippets": snippets(site, new.raw if new else ""),
+        "instructions": instructions(named, may_write=may_write),
+    }
+    return _not_stored(render(request, "access/agents.html", context, status=422 if form.errors else 200))
+
+
+_UNSAFE = "{site} is not encrypted: who listens in the network reads the key and all memories that are sent."
+
+
+@require_safe
+@login_required
+def first_call(request: HttpRequest, key_id: int) -> HttpResponse:
+    """Whether an agent has used its key; asked for until it has."""
+    key = get_object_or_404(key_rights(request.user).keys(), pk=key_id)
+    return _not_stored(HttpResponse(render_block(request, "access/agents.html", "first_call", {"key": key})))
 
 
 PAGE = 200
@@ -192,7 +237,9 @@ def people(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "link": link,
-        "is_for_this_machine": is_for_this_machine(link),
+        "reach": reach_of(link).name.lower() if link else "",
+        "is_open": bool(link) and not speaks_safely(link),
+        "may_serve": rights.every_project,
         "role_form": _role_form(rights),
         "roles": Membership.Role.choices,
         "page": Paginator(rights.memberships(), PAGE).get_page(request.GET.get("page")),
@@ -201,6 +248,36 @@ def people(request: HttpRequest) -> HttpResponse:
     }
     response = render(request, "access/people.html", context, status=422 if form.errors else 200)
     return _not_stored(response)
+
+
+@require_safe
+@login_required
+def serve(request: HttpRequest) -> HttpResponse:
+    """How others can reach this site: the settings as they are, and those that are missing, in order."""
+    rights = key_rights(request.user)
+    if not rights.every_project:
+        raise PermissionDenied("Only those who administer every project see the settings of this site.")
+    asked, wanted, problem = request.GET.get("address", ""), "", ""
+    try:
+        wanted = wanted_site(asked) if asked else ""
+    except ValueError as error:
+        problem = str(error)
+    state = read_state(request, rights)
+    steps = team_steps(state, wanted)
+    address = wanted or (settings.PUBLIC_URL if settings.PUBLIC_URL.startswith("https://") else EXAMPLE)
+    context = {
+        "steps": steps,
+        "lines": missing_lines(steps),
+        "asked": asked or address,
+        "problem": problem,
+        "address": address,
+        "host": urlsplit(address).netloc,
+        "path": urlsplit(address).path,
+        "port": settings.PORT,
+        "has_provider": bool(settings.OIDC_ISSUER),
+        "callback": f"{address}/sign-in/oidc/callback/",
+    }
+    return _not_stored(render(request, "access/serve.html", context, status=422 if problem else 200))
 
 
 @require_POST

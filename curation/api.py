@@ -38,7 +38,9 @@ class LineReply(Reply):
 
 
 class FigureReply(Reply):
-    """The changes to the links of one term; a source that is empty makes links, a target that is empty removes them."""
+    """The changes to the links of one term, or from one value to another; a source that is empty makes links or adds
+    values, a target that is empty removes them.
+    """
 
     kind: str
     source: str
@@ -115,8 +117,9 @@ _OPERATIONS: dict[type[Operation], str] = {
     Alias: "Add and remove other names of a term.",
     Split: "Make a new term of some of the memories of another one, chosen by a query or by their ids.",
     Relate: "Relate two categories, concepts or entities, correct a relationship of entities, or end either.",
-    Retag: "Change tags, categories, concepts, entities or the state of the memories that match a query or are named by"
-    " id, or merge duplicates. It needs the token of a dry run, and can be undone as a whole.",
+    Retag: "Change tags, categories, concepts, entities, the state, type, project, date, authors or validity of the"
+    " memories that match a query or are named by id, or merge duplicates. It needs the token of a dry run, and can be"
+    " undone as a whole.",
     Forget: "Delete all memories that match a query. It needs the token of a dry run, and can be undone as a whole.",
 }
 # The address of an operation on memories that is not a curator's.

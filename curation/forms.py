@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Any
 
 from django import forms
@@ -10,10 +11,10 @@ from pydantic import ValidationError
 from access.viewer import Viewer
 from curation.plan import Plan
 from curation.queries import TermNotFoundError, not_found_message
-from curation.schemas import Alias, Create, Merge, Move, Operation, Relate, Rename, Retag, Split
+from curation.schemas import NO_DATE, Alias, Create, Merge, Move, Operation, Relate, Rename, Retag, Split
 from curation.services import Applied, CurationBusyError, PlanChangedError, curation_apply, curation_plan
 from curation.working_copy import CurationRefusedError, TermRef
-from explorer.memory.edit import completed
+from explorer.memory.edit import MomentField, completed
 from web.admin import Lines
 from web.validation import reasons
 
@@ -235,6 +236,17 @@ def _removal_field(label: str) -> Lines:
     return Lines(required=False, label=label, widget=_Repeated())
 
 
+class ValidityField(MomentField):
+    """A date, or `none` for no date."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.widget.attrs["placeholder"] = "2026-08-05, or none"
+
+    def to_python(self, value: Any) -> Any:
+        return NO_DATE if (value or "").strip().lower() == NO_DATE else super().to_python(value)
+
+
 class RetagForm(OperationForm):
     """An operation on chosen memories, or on all that match a query."""
 
@@ -253,6 +265,24 @@ class RetagForm(OperationForm):
     remove_concepts = _removal_field("Remove concepts")
     add_entities = _names_field("entity", "Add entities")
     remove_entities = _removal_field("Remove entities")
+    set_type = forms.CharField(
+        required=False, max_length=100, label="Give them the type", widget=forms.TextInput(attrs=completed("type"))
+    )
+    set_project = forms.CharField(
+        required=False, max_length=100, label="Move to the project", widget=forms.TextInput(attrs=completed("project"))
+    )
+    set_date = MomentField(label="Give them the date")
+    shift_date = forms.CharField(
+        required=False,
+        max_length=30,
+        label="or move their dates by",
+        widget=forms.TextInput(attrs={"placeholder": "+3 days, -2 hours, +1 year"}),
+    )
+    set_valid_from = ValidityField(label="Valid from")
+    set_valid_to = ValidityField(label="Valid to")
+    add_authors = _names_field("author", "Add authors")
+    remove_authors = _removal_field("Remove authors")
+    set_authors = _names_field("author", "Only these authors")
     set_state = forms.ChoiceField(
         required=False,
         label="State",
@@ -261,9 +291,14 @@ class RetagForm(OperationForm):
     merge_into = forms.IntegerField(required=False, label="Keep")
     reason = forms.CharField(required=False, max_length=1_000, label="Why, for the history")
 
-    def __init__(self, data: Mapping[str, Any] | None, query: str, memories: Sequence[int] = ()) -> None:
+    def __init__(
+        self, data: Mapping[str, Any] | None, query: str, memories: Sequence[int] = (), zone: tzinfo = UTC
+    ) -> None:
         self.memories = list(memories)
         super().__init__(data, "memory", query)
+        for field in self.fields.values():
+            if isinstance(field, MomentField):
+                field.zone = zone
 
     def arguments(self) -> dict[str, Any]:
         chosen = {"memories": self.memories} if self.memories else {"query": self.term}

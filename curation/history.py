@@ -23,9 +23,9 @@ _STATE_COLUMNS = ("state", "state_reason", "superseded_by_id")
 _CHANGES = """
 SELECT curation_id, "table", action, source_id, target_id,
   (SELECT jsonb_agg(item) FROM jsonb_array_elements(before) item
-    WHERE action IN ('unlink', 'tag', 'state') AND item -> 0 = to_jsonb(%(id)s)),
+    WHERE action IN ('unlink', 'tag', 'state', 'columns') AND item -> 0 = to_jsonb(%(id)s)),
   (SELECT jsonb_agg(item) FROM jsonb_array_elements(after) item
-    WHERE action IN ('tag', 'state') AND item -> 0 = to_jsonb(%(id)s))
+    WHERE action IN ('tag', 'state', 'columns') AND item -> 0 = to_jsonb(%(id)s))
 FROM curation_curationchange WHERE memory_ids @> ARRAY[%(id)s]::bigint[] ORDER BY id DESC LIMIT %(most)s"""
 _DELETED = """
 SELECT (item ->> 'id')::bigint, item FROM curation_curationchange, jsonb_array_elements(before) item
@@ -86,6 +86,10 @@ def _event(curation: Curation, changes: Sequence[Any], title: str) -> HistoryEve
             for place, name in enumerate(_STATE_COLUMNS[: len(rows_after[0]) - 1], 1):
                 before[name], after[name] = rows_before[0][place], rows_after[0][place]
             continue
+        if action == Action.COLUMNS:
+            before |= rows_before[0][1]
+            after |= rows_after[0][1]
+            continue
         removed = [source_id] if action == Action.RELINK else [row[1] for row in rows_before]
         added = [target_id] if action in (Action.RELINK, Action.LINK) else []
         if removed or added:
@@ -109,7 +113,8 @@ def _event(curation: Curation, changes: Sequence[Any], title: str) -> HistoryEve
 
 def _kind_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> Kind:
     is_same = before.get("state") == after.get("state")
-    return kind_of_values(before.get("state"), None if is_same else after["state"], ("tags",))
+    fields = after.keys() - {*_STATE_COLUMNS}
+    return kind_of_values(before.get("state"), None if is_same else after["state"], fields)
 
 
 def _undone(event: HistoryEvent, at: datetime, undo: AuditEvent | None) -> HistoryEvent:

@@ -5,11 +5,13 @@ Links are changed by statements on sets: the hundred thousand links of a term ta
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from django.utils import timezone
 
 from categories.kinds import VOCABULARIES
+from curation.column_edits import write_columns
 from curation.facet_columns import read_tags, write_tags
 from curation.models import CurationChange
 from curation.queries import linked_ids
@@ -23,7 +25,7 @@ from curation.tables import (
     read_rows,
     update_rows,
 )
-from curation.working_copy import Relink, RowChange, StateChange, TableRow, tags_after
+from curation.working_copy import ColumnEdit, Relink, RowChange, StateChange, TableRow, tags_after
 from web.sql import execute, fetch, fetch_column
 
 Action = CurationChange.Action
@@ -227,6 +229,15 @@ class Journal:
             old, new = ([(memory_id, tags[memory_id]) for memory_id in ids] for tags in (before, after))
             self._record("memory", Action.TAG, memory_ids=ids, before=old, after=new)
 
+    def set_columns(self, edits: Sequence[ColumnEdit]) -> None:
+        """Set columns of memories, and record those that change."""
+        write_columns({edit.memory_id: edit.after for edit in edits})
+        for start in range(0, len(edits), BLOCK):
+            block = edits[start : start + BLOCK]
+            before, after = ([[edit.memory_id, side(edit)] for edit in block] for side in _SIDES)
+            ids = [edit.memory_id for edit in block]
+            self._record("memory", Action.COLUMNS, memory_ids=ids, before=before, after=after)
+
     def set_state(self, change: StateChange) -> None:
         """Set the state of memories, a block in one statement. Without a successor they keep the one they have."""
         for start in range(0, len(change.memory_ids), BLOCK):
@@ -235,6 +246,9 @@ class Journal:
             after = [[row[0], change.state, change.reason, change.successor_id or row[3]] for row in before]
             write_states(after)
             self._record("memory", Action.STATE, memory_ids=ids, before=before, after=after)
+
+
+_SIDES = (attrgetter("before"), attrgetter("after"))
 
 
 def _recorded(link: Sequence[Any]) -> list[Any]:

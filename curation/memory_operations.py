@@ -9,6 +9,7 @@ from categories.kinds import VOCABULARIES
 from categories.paths import CategoryPath, PathError, parse_path
 from categories.queries import tags_now
 from curation import edits
+from curation.column_edits import column_edits
 from curation.queries import TermNotFoundError, category_ids_of, find_term
 from curation.schemas import Forget, Retag
 from curation.tables import working_copy_of
@@ -20,7 +21,7 @@ from search.engines import postgres_engine
 from search.engines.base import Filter
 from search.plan import resolve_query
 from search.query import SearchQuery, Sort
-from text.formatting import listed, number
+from text.formatting import listed, moment_label, number
 from text.formatting import memories as memories_label
 from web.params import QueryError
 
@@ -95,11 +96,12 @@ def retag(operation: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
         if path.path not in by_path:
             by_path[path.path] = edits.create_category(copy, path)
     made = {name: by_path[path.path] for name, path in new.items()}
+    copy.column_edits = column_edits(operation, chosen, viewer)
     for kind, sources, target in _retag_links(operation, viewer, chosen, made):
         copy.relinks.append(Relink(kind, sources, target, chosen))
     if operation.set_state is not None:
         memories_set_state(copy, chosen, operation.set_state, operation.reason)
-    copy.title = _removal_title(operation, copy.relinks, len(chosen)) or _retag_title(operation, chosen)
+    copy.title = _removal_title(operation, copy.relinks, len(chosen)) or _retag_title(operation, chosen, viewer)
     return "memory", copy
 
 
@@ -123,16 +125,39 @@ def _new_categories(operation: Retag, viewer: Viewer) -> dict[str, CategoryPath]
     return paths
 
 
-def _retag_title(operation: Retag, chosen: Collection[int]) -> str:
+def _retag_title(operation: Retag, chosen: Collection[int], viewer: Viewer) -> str:
     """The number of the memories, and what they get (+) and lose (−)."""
     which = f"#{operation.memories[0]}" if len(operation.memories) == 1 else memories_label(len(chosen))
-    verb = {"active": "Restored", "archived": "Archived"}.get(str(operation.set_state), "Retagged")
+    columns = list(_column_titles(operation, viewer))
+    verb = {"active": "Restored", "archived": "Archived"}.get(
+        str(operation.set_state), "Edited" if columns else "Retagged"
+    )
     fields = ["tags", *(vocabulary.plural for vocabulary in VOCABULARIES.values())]
-    changes = [f"+{name}" for plural in fields for name in getattr(operation, f"add_{plural}")]
+    changes = columns + [f"+{name}" for plural in fields for name in getattr(operation, f"add_{plural}")]
     changes += [f"only {operation.set_category}"] if operation.set_category else []
     changes += [f"−{name}" for plural in fields for name in getattr(operation, f"remove_{plural}")]
     more = [f"{number(len(changes) - _IN_TITLE)} more"] if len(changes) > _IN_TITLE else []
     return f"{verb} {which}" + (f": {', '.join([*changes[:_IN_TITLE], *more])}" if changes else "")
+
+
+def _column_titles(operation: Retag, viewer: Viewer) -> Iterable[str]:
+    if operation.set_type:
+        yield f"type {operation.set_type}"
+    if operation.set_project:
+        yield f"project {operation.set_project}"
+    for label, value in (
+        ("date", operation.set_date),
+        ("valid from", operation.set_valid_from),
+        ("valid to", operation.set_valid_to),
+    ):
+        if value:
+            yield f"{label} {moment_label(value, viewer.timezone) if isinstance(value, datetime) else value}"
+    if operation.shift_date:
+        yield f"dates {operation.shift_date}"
+    if operation.set_authors:
+        yield f"only by {listed(operation.set_authors)}"
+    yield from (f"+author {name}" for name in operation.add_authors)
+    yield from (f"−author {name}" for name in operation.remove_authors)
 
 
 def _removal_title(operation: Retag, relinks: Collection[Relink], found: int) -> str:
@@ -199,7 +224,7 @@ def memories_set_state(copy: WorkingCopy, memory_ids: Collection[int], state: st
     for to, memories in changes:
         if ids := tuple(sorted(memories.values_list("pk", flat=True))):
             copy.state_changes.append(StateChange(ids, to, reason))
-    if not copy.state_changes and not copy.relinks:
+    if not copy.state_changes and not copy.relinks and not copy.column_edits:
         raise CurationRefusedError(
             "None of these memories can be archived: they are archived, superseded or deleted already."
             if state == State.ARCHIVED

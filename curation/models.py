@@ -80,6 +80,7 @@ class CurationChange(models.Model):
         WEIGH = "weigh"
         TAG = "tag"
         STATE = "state"
+        COLUMNS = "columns"
 
     id = models.BigAutoField(primary_key=True)
     curation = models.ForeignKey(Curation, models.CASCADE, related_name="changes")

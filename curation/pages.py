@@ -7,6 +7,7 @@ from datetime import tzinfo
 from typing import Any
 from urllib.parse import urlencode
 
+from django.forms import BoundField
 from django.http import QueryDict
 from django.urls import reverse
 
@@ -108,6 +109,13 @@ class RetagPage:
         """The kinds of terms, each with its label, its plural as in names of fields, and the terms that are held."""
         for kind, label in _PARTS.items():
             yield kind, label, plural_of(kind), self.held.get(kind, ())
+
+    @property
+    def parts_of_fields(self) -> Iterator[tuple[str, str, list[BoundField], Held]]:
+        """The parts for other values: name, label, fields, and of authors those that they have."""
+        for name, (label, fields) in PARTS_OF_FIELDS.items():
+            held = self.held.get("author", ()) if name == "author" else ()
+            yield name, label, [self.form[field] for field in fields], held
 
     def removed(self, plural: str) -> Sequence[str]:
         """The terms that were ticked to be removed."""
@@ -218,6 +226,14 @@ def _relationship_labels(entity: Entity, viewer: Viewer) -> list[str]:
     return [f"{fact.relationship_type} {fact.target}" for fact in facts[:SHOWN_RELATIONS]]
 
 
+# The parts of the form for other values than terms: label and fields.
+PARTS_OF_FIELDS = {
+    "type": ("Type and project", ("set_type", "set_project")),
+    "date": ("Date", ("set_date", "shift_date")),
+    "validity": ("Validity", ("set_valid_from", "set_valid_to")),
+    "author": ("Authors", ("add_authors", "set_authors")),
+    "state": ("State", ("set_state", "reason")),
+}
 _PARTS = {"tag": "Tags", "category": "Category", "concept": "Concepts", "entity": "Entities"}
 _HELD_SHOWN = 12
 _SAMPLES = 5
@@ -244,7 +260,7 @@ def retag_page(
         titles = [(row.pk, row.title) for row in rows[:_SAMPLES]]
     begin = begin or _first_part(form)
     if not form.errors:
-        form.focus("set_state" if begin == "state" else f"add_{plural_of(begin)}")
+        form.focus(PARTS_OF_FIELDS[begin][1][0] if begin in PARTS_OF_FIELDS else f"add_{plural_of(begin)}")
     return RetagPage(
         form=form,
         total=total,
@@ -275,9 +291,12 @@ def _choice_fields(memories: Sequence[int] | None) -> Iterable[HiddenField]:
 def _first_part(form: RetagForm) -> str:
     """The part of the form that has an error, else the tags."""
     names = " ".join(form.errors) if form.is_bound else ""
+    for part, (_, fields) in PARTS_OF_FIELDS.items():
+        if set(fields) & form.errors.keys():
+            return part
     if "merge_into" in names:
         return "merge"
-    return next((kind for kind in (*_PARTS, "state") if plural_of(kind) in names), "tag")
+    return next((kind for kind in _PARTS if plural_of(kind) in names), "tag")
 
 
 def plural_of(kind: str) -> str:
@@ -313,11 +332,13 @@ def _held_by_match(facet: Facet) -> tuple[tuple[str, str, int], ...]:
 def _held_by(memories: Iterable[Memory]) -> dict[str, tuple[tuple[str, str, int], ...]]:
     """The terms that memories have as label, name and number, the most frequent first, by kind."""
     memories = list(memories)
-    tags = Counter(tag for memory in memories for tag in memory.tags)
-    found = {"tag": tuple((tag, tag, count) for tag, count in tags.most_common(_HELD_SHOWN))}
+    found = {}
+    for kind, column in (("tag", "tags"), ("author", "authors")):
+        names = Counter(name for memory in memories for name in getattr(memory, column))
+        found[kind] = tuple((name, name, count) for name, count in names.most_common(_HELD_SHOWN))
     for kind, vocabulary in VOCABULARIES.items():
         ids = Counter(pk for memory in memories for pk in getattr(memory, vocabulary.memory_column))
         most = ids.most_common(_HELD_SHOWN)
-        names = labels(kind, [pk for pk, _ in most])
-        found[kind] = tuple((names[pk], f"#{pk}", count) for pk, count in most if pk in names)
+        label_of = labels(kind, [pk for pk, _ in most])
+        found[kind] = tuple((label_of[pk], f"#{pk}", count) for pk, count in most if pk in label_of)
     return found

@@ -12,6 +12,7 @@ from typing import Any
 
 from access.viewer import Viewer
 from categories.kinds import VOCABULARIES
+from curation.column_edits import ColumnNames
 from curation.operations import apply_operation
 from curation.queries import (
     counts_among,
@@ -24,7 +25,7 @@ from curation.queries import (
     visible_terms,
 )
 from curation.schemas import Operation
-from curation.working_copy import PlanLine, Relink, RowChange, TermRef, WorkingCopy, tags_after
+from curation.working_copy import ColumnEdit, PlanLine, Relink, RowChange, TermRef, WorkingCopy, tags_after
 from memories.models import Memory
 from text.formatting import memories as memories_label
 
@@ -42,11 +43,12 @@ _TO_DO = {
     "Stated:": "State:",
     "Removed": "Remove",
     "Retagged": "Retag",
+    "Edited": "Edit",
     "Deleted": "Delete",
     "Archived": "Archive",
     "Restored": "Restore",
 }
-_OF_MEMORIES = {"Archive", "Restore", "Retag"}
+_OF_MEMORIES = {"Archive", "Edit", "Restore", "Retag"}
 # The memories linked to terms of a kind, among given ones.
 LinkedIds = Callable[[str, tuple[TermRef, ...], tuple[int, ...] | None], list[int]]
 
@@ -55,7 +57,8 @@ LinkedIds = Callable[[str, tuple[TermRef, ...], tuple[int, ...] | None], list[in
 class Figure:
     """The number of links that move to the target, and of memories that had both links, which keep one.
 
-    Of the kind `state` it is the number of memories that get the target as their state.
+    Of the kind `state` it is the number of memories that get the target as their state, and of a column, such as `type`
+    or `valid to`, of those that have the target in place of the source.
     """
 
     kind: str
@@ -128,8 +131,10 @@ def prepare(operation: Operation, viewer: Viewer) -> PreparedOperation:
     # The same links are both listed and counted.
     linked: LinkedIds = cache(linked_ids)
     memory_ids = tuple(_changed_memory_ids(copy, relinks, linked))
+    columns = ColumnNames.of(copy.column_edits, viewer.timezone)
     figures = (
         *(Figure("state", "", change.state, len(change.memory_ids), 0) for change in copy.state_changes),
+        *(Figure(*of_column, 0) for of_column in columns.figures(copy.column_edits)),
         *(
             figure
             for place, relink in enumerate(relinks)
@@ -146,8 +151,12 @@ def prepare(operation: Operation, viewer: Viewer) -> PreparedOperation:
         hidden=hidden_among(memory_ids),
         unchanged=max(0, len(copy.chosen) - len(memory_ids)),
         not_writable=copy.not_writable,
-        examples=tuple(_examples(memory_ids, viewer, copy)),
-        token=_token(operation, changes, relinks, memory_ids, figures, copy.state_changes, [copy.not_writable]),
+        examples=tuple(_examples(memory_ids, viewer, copy, columns)),
+        token=_token(
+            operation,
+            *(changes, relinks, memory_ids, figures),
+            *(copy.state_changes, copy.column_edits, [copy.not_writable]),
+        ),
     )
     return PreparedOperation(plan, kind, changes, relinks, memory_ids, copy)
 
@@ -159,12 +168,16 @@ def _token(operation: Operation, *parts: Iterable[Any]) -> str:
 
 
 def _plain(item: Any) -> Any:
+    if isinstance(item, ColumnEdit):
+        # Its values are those of JSON: a copy of thousands would take seconds.
+        return [item.memory_id, item.before, item.after]
     return item if isinstance(item, int | str) else asdict(item)
 
 
 def _changed_memory_ids(copy: WorkingCopy, relinks: tuple[Relink, ...], linked: LinkedIds) -> list[int]:
     """Ids of the memories whose links, tags or facet columns would change."""
     ids = {memory_id for change in copy.state_changes for memory_id in change.memory_ids}
+    ids.update(edit.memory_id for edit in copy.column_edits)
     for relink in relinks:
         if relink.sources:
             ids.update(linked(relink.kind, relink.sources, relink.memory_ids))
@@ -236,15 +249,20 @@ def _is_new(ref: TermRef) -> bool:
     return isinstance(ref, int) and ref < 0
 
 
-def _examples(memory_ids: tuple[int, ...], viewer: Viewer, copy: WorkingCopy) -> Iterable[Example]:
+def _examples(
+    memory_ids: tuple[int, ...], viewer: Viewer, copy: WorkingCopy, columns: ColumnNames
+) -> Iterable[Example]:
     """The newest visible memories, with what changes in them."""
     ids = newest_of(memory_ids[-10_000:], viewer, EXAMPLES)
     shown = sorted(
         Memory.objects.filter(pk__in=ids).defer("content", "terms", "raw"), key=lambda one: ids.index(one.pk)
     )
     names = _names_of_links(shown, copy) if copy.chosen else {}
+    edits = {edit.memory_id: edit for edit in copy.column_edits if edit.memory_id in ids}
     for memory in shown:
-        yield Example(memory.pk, memory.title, tuple(_lines_of(memory, copy, names)) if copy.chosen else ())
+        lines = [PlanLine(*line) for line in columns.lines(edits[memory.pk])] if memory.pk in edits else []
+        lines += _lines_of(memory, copy, names) if copy.chosen else []
+        yield Example(memory.pk, memory.title, tuple(lines))
 
 
 def _names_of_links(memories: Iterable[Memory], copy: WorkingCopy) -> dict[str, dict[TermRef, str]]:

@@ -1,5 +1,6 @@
 """The operations of curation, one model each, shared by the API, the forms and the log."""
 
+import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal
@@ -7,9 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from categories.kinds import VOCABULARIES
-from memories.records import Fraction, Slug100, Timestamp, unstorable
+from categories.paths import clean_name
+from memories.records import MAX_PROJECT, Fraction, Slug100, Timestamp, slug_name, unstorable
 from memories.records import Text as Description
-from web.validation import refuse
+from memories.timestamps import parse_moment
+from web.validation import refuse, shown
 
 Kind = Literal["category", "concept", "entity", "tag"]
 Linked = Literal["category", "concept", "entity"]
@@ -23,6 +26,12 @@ def _storable(text: str) -> str:
     if reason := unstorable(text):
         raise refuse(reason.removeprefix("text: "))
     return text
+
+
+def _author_name(text: str) -> str:
+    if not (name := clean_name(_storable(text))):
+        raise refuse("is empty; write a name")
+    return name
 
 
 def _as_text(value: Any) -> Any:
@@ -276,8 +285,42 @@ class Forget(Operation):
         return self
 
 
+# In place of a date: none.
+NO_DATE = "none"
+_SHIFT = re.compile(
+    r"(?P<sign>[-+−–]?) ?(?P<count>\d{1,6}) ?"
+    r"(?P<unit>min(?:ute)?|h(?:ou)?r?|d(?:ay)?|w(?:ee)?k?|mo(?:nth)?|y(?:ea)?r?)s?"
+)
+_UNITS = {"mi": "minutes", "h": "hours", "d": "days", "w": "weeks", "mo": "months", "y": "years"}
+
+
+def _validity(value: Any) -> Any:
+    is_none = isinstance(value, str) and value.strip().lower() == NO_DATE
+    return NO_DATE if is_none else parse_moment(value)
+
+
+def _shift(text: str) -> str:
+    """A shift of dates in one spelling, such as `+3 days`."""
+    if not text.strip():
+        return ""
+    match = _SHIFT.fullmatch(text.strip().lower())
+    if match is None:
+        raise refuse(f"{shown(text)} is not a shift: write one such as +3 days, -2 hours or +1 year")
+    sign = match["sign"] or "+"
+    unit = next(unit for begin, unit in _UNITS.items() if match["unit"].startswith(begin))
+    return f"{'+' if sign == '+' else '-'}{int(match['count'])} {unit}"
+
+
+Authors = Annotated[
+    list[Annotated[str, Field(max_length=200), AfterValidator(_author_name)]], Field(max_length=MAX_NAMES)
+]
+Validity = Annotated[datetime | Literal["none"] | None, BeforeValidator(_validity)]
+
+
 class Retag(Operation):
-    """Change many memories: their tags, categories, concepts, entities and state; or merge duplicates into one."""
+    """Change many memories: their tags, categories, concepts, entities and state, type, project, date, authors and
+    validity; or merge duplicates into one.
+    """
 
     verb = "retag"
     scope = "write"
@@ -299,6 +342,21 @@ class Retag(Operation):
     set_state: Literal["active", "archived"] | None = Field(
         None, description="`archived` archives them; `active` restores archived and deleted ones."
     )
+    set_type: Slug100 = Field("", description="Give them this type.")
+    set_project: Annotated[str, Field(max_length=MAX_PROJECT), AfterValidator(slug_name)] = Field(
+        "", description="Move them to this project, which must be there and writable."
+    )
+    set_date: Timestamp = Field(None, description="Give them this date.")
+    shift_date: Annotated[str, Field(max_length=30), AfterValidator(_shift)] = Field(
+        "", description="Move their dates by this much, such as `+3 days`, `-2 hours` or `+1 year`."
+    )
+    set_authors: Authors = Field([], description="Let these be their only authors.")
+    add_authors: Authors = []
+    remove_authors: Authors = Field(
+        [], description="With `add_authors`, those take the place of the ones that are removed."
+    )
+    set_valid_from: Validity = Field(None, description="Since when they are valid; `none` for no date.")
+    set_valid_to: Validity = Field(None, description="Until when they are valid; `none` for no date.")
     merge_into: Annotated[int, Field(ge=1, lt=2**63)] | None = Field(
         None,
         description="Of duplicates in one project: the memory that supersedes the others, and gets their tags,"
@@ -315,6 +373,13 @@ class Retag(Operation):
             raise refuse("add_tags: name what to add, set or remove")
         if self.set_category and (self.add_categories or self.remove_categories):
             raise refuse("set_category: cannot be combined with adding or removing categories")
+        if self.set_date and self.shift_date:
+            raise refuse("shift_date: cannot be combined with a date that is set")
+        if self.set_authors and (self.add_authors or self.remove_authors):
+            raise refuse("set_authors: cannot be combined with adding or removing authors")
+        added = {name.casefold() for name in self.add_authors}
+        if both := [name for name in self.remove_authors if name.casefold() in added]:
+            raise refuse(f"add_authors: “{both[0]}” is both added and removed")
         if self.merge_into is not None and len(named) > 1:
             raise refuse("merge_into: cannot be combined with other changes")
         return self

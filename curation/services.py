@@ -1,7 +1,7 @@
 """Plan, apply and undo operations. Each is atomic, audited, exclusive, and recorded so that it can be undone."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from categories.kinds import VOCABULARIES
 from categories.models import MadeBy
 from categories.services import VocabularyBusyError, vocabulary_lock
 from curation.checks import structure_problems
+from curation.column_edits import dated_edits
 from curation.facet_columns import refresh_columns, refresh_search_terms
 from curation.journal import Journal
 from curation.models import Curation
@@ -31,8 +32,8 @@ from curation.queries import (
 from curation.schemas import Create, Operation, Rename, Split, scope_of
 from curation.suggestions.obsolete import accepted_as, reopen, withdraw_settled
 from curation.undo import UndoRefusedError, revert
-from curation.working_copy import CurationRefusedError, StateChange, TermRef
-from memories.changes import Kind, changes_record_many, kind_of_values
+from curation.working_copy import ColumnEdit, CurationRefusedError, StateChange, TermRef
+from memories.changes import Kind, changes_record_left, changes_record_many, kind_of_values
 from memories.models import Memory
 from memories.storage import corpus_bump, outbox_stamp
 from web.errors import Refusal
@@ -133,7 +134,7 @@ def curation_apply(*, operation: Operation, viewer: Viewer, settles: bool = True
     """
     _require_scope(operation.verb, viewer)
     _limit_names(operation, viewer)
-    with _exclusive():
+    with exclude_writers():
         prepared = prepare(operation, viewer)
         if operation.token and operation.token != prepared.plan.token:
             raise PlanChangedError(prepared.plan)
@@ -151,7 +152,7 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
         raise CurationForbiddenError
     # Before the lock on the vocabulary, in the order of those who decide about a suggestion.
     accepted = accepted_as(curation_id)
-    with _exclusive():
+    with exclude_writers():
         curation = visible_curation(curation_id, viewer)
         _require_scope(curation.verb, viewer)
         _refuse_undo(curation, viewer)
@@ -165,6 +166,8 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
         curation.undone_at, curation.undone_by_id = timezone.now(), viewer.user_id
         curation.save(update_fields=["undone_at", "undone_by"])
         event = audit(viewer, "curation_undo", curation, after={"title": curation.title})
+        _record_moves(event, affected.edits, "after")
+        changes_record_many(event, Kind.EDITED, sorted({edit.memory_id for edit in affected.edits}))
         changes_record_many(event, Kind.RETAGGED, sorted(affected.memory_ids()))
         changes_record_many(event, Kind.RESTORED, sorted(affected.restored))
         outbox_stamp()
@@ -191,7 +194,7 @@ def _require_scope(verb: str, viewer: Viewer) -> None:
 
 
 @contextmanager
-def _exclusive() -> Iterator[None]:
+def exclude_writers() -> Iterator[None]:
     """A transaction that excludes other curations and writers of memories. Raises CurationBusyError."""
     try:
         with transaction.atomic():
@@ -212,14 +215,14 @@ def _exclusive() -> Iterator[None]:
 
 
 def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) -> Applied:
-    plan = prepared.plan
+    plan, edits = prepared.plan, dated_edits(prepared.working_copy.column_edits, viewer)
     curation = Curation.objects.create(
         verb=plan.verb,
         kind=plan.kind,
         title=plan.title,
         arguments=operation.arguments(),
         merged={str(source_id): target_id for source_id, target_id in prepared.working_copy.merged.items()},
-        project_ids=projects_of(prepared.memory_ids),
+        project_ids=sorted({*projects_of(prepared.memory_ids), *_projects_after(edits)}),
         memories=plan.memories,
         door=viewer.door,
         user_id=viewer.user_id,
@@ -234,11 +237,14 @@ def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) ->
     journal.move_tags(prepared.relinks)
     for change in prepared.working_copy.state_changes:
         journal.set_state(change)
+    if edits:
+        journal.set_columns(edits)
     curation.terms = sorted(_changed_terms(prepared, journal))
     curation.save(update_fields=["terms"])
     refresh_search_terms(journal.term_ids(prepared.changes))
     after = {"title": plan.title, "memories": plan.memories, "arguments": curation.arguments}
     event = audit(viewer, f"curation_{plan.verb}", curation, after=after)
+    _record_moves(event, edits, "before")
     _record_changes(event, prepared)
     outbox_stamp()
     corpus_bump()
@@ -248,6 +254,19 @@ def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) ->
     return Applied(curation, plan, tuple(made))
 
 
+def _projects_after(edits: Iterable[ColumnEdit]) -> set[int]:
+    return {edit.after["project_id"] for edit in edits if "project_id" in edit.after}
+
+
+def _record_moves(event: AuditEvent, edits: Iterable[ColumnEdit], side: str) -> None:
+    """Record for the projects that memories left that these are there no longer."""
+    left: dict[int, list[int]] = {}
+    for edit in edits:
+        if project_id := getattr(edit, side).get("project_id"):
+            left.setdefault(project_id, []).append(edit.memory_id)
+    changes_record_left(event, left)
+
+
 def _record_changes(event: AuditEvent, prepared: PreparedOperation) -> None:
     """Record the changed memories by kind: those that got another state, and those whose tags or links changed."""
     by_state: dict[Kind, set[int]] = {}
@@ -255,7 +274,9 @@ def _record_changes(event: AuditEvent, prepared: PreparedOperation) -> None:
         by_state.setdefault(_kind_of_state(change), set()).update(change.memory_ids)
     for kind, ids in by_state.items():
         changes_record_many(event, kind, sorted(ids))
-    others = set(prepared.memory_ids).difference(*by_state.values())
+    edited = {edit.memory_id for edit in prepared.working_copy.column_edits}.difference(*by_state.values())
+    changes_record_many(event, Kind.EDITED, sorted(edited))
+    others = set(prepared.memory_ids).difference(edited, *by_state.values())
     changes_record_many(event, Kind.MERGED if prepared.plan.verb == "merge" else Kind.RETAGGED, sorted(others))
 
 

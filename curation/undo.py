@@ -11,12 +11,13 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 
 from categories.kinds import VOCABULARIES
 from categories.models import Relationship
+from curation.column_edits import differing_columns, refuse_moves, revert_columns
 from curation.facet_columns import read_tags, write_tags
 from curation.journal import read_states, set_links, unnest_links, unnest_parameters, write_states
 from curation.models import Curation, CurationChange
 from curation.queries import memories_with
 from curation.tables import DERIVED, VECTORS, delete_rows, insert_rows, read_full_rows, update_rows
-from curation.working_copy import TableRow
+from curation.working_copy import ColumnEdit, CurationRefusedError, TableRow
 from memories.models import EmbeddingModel
 from memories.records import normalise_tag
 from web.errors import Refusal
@@ -42,6 +43,8 @@ class AffectedRows:
     term_ids: dict[str, set[int]] = field(default_factory=lambda: {kind: set() for kind in VOCABULARIES})
     retagged: set[int] = field(default_factory=set)
     restored: set[int] = field(default_factory=set)
+    edits: list[ColumnEdit] = field(default_factory=list)
+    """Changes to columns, which are taken back."""
 
     def memory_ids(self) -> set[int]:
         """Memories whose tags or links were changed."""
@@ -293,6 +296,22 @@ def _revert_state(change: CurationChange, affected: AffectedRows) -> None:
     affected.restored.update(current)
 
 
+def _revert_columns(change: CurationChange, affected: AffectedRows) -> None:
+    edits = [
+        ColumnEdit(memory_id, before, after)
+        for (memory_id, before), (_, after) in zip(change.before, change.after, strict=True)
+    ]
+    differing = differing_columns(edits)
+    for column in dict.fromkeys(differing.values()):
+        _refuse_memories([pk for pk, other in differing.items() if other == column], f"has another value of {column}")
+    try:
+        refuse_moves([ColumnEdit(edit.memory_id, edit.after, edit.before) for edit in edits])
+    except CurationRefusedError as error:
+        raise UndoRefusedError(str(error)) from error
+    revert_columns(edits)
+    affected.edits += edits
+
+
 def _refuse_memories(memory_ids: Collection[int], what: str) -> None:
     """Name the memories that prevent the undo. The viewer may write all of them."""
     if memory_ids:
@@ -312,4 +331,5 @@ _REVERTS: dict[Action, Callable[[Any, AffectedRows], None]] = {
     Action.LINK: _revert_link,
     Action.TAG: _revert_tags,
     Action.STATE: _revert_state,
+    Action.COLUMNS: _revert_columns,
 }

@@ -228,7 +228,7 @@ def retag(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     for key in data.keys() - own:
         del data[key]
     is_bound = bool(data.keys() - {*CHOICE, "next"})
-    form = RetagForm(data if is_bound else None, query.querystring(), memories or ())
+    form = RetagForm(data if is_bound else None, query.querystring(), memories or (), viewer.timezone)
     here = reverse("curation:retag")
 
     def render_form() -> HttpResponse:

@@ -76,6 +76,15 @@ class StateChange:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnEdit:
+    """The columns of a memory that change, before and after, as JSON has them."""
+
+    memory_id: int
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class PlanLine:
     """A change for people to read. `subject` is the kind and the id of the row that it discloses."""
 
@@ -102,6 +111,7 @@ class WorkingCopy:
     title: str = ""
     relinks: list[Relink] = field(default_factory=list)
     state_changes: list[StateChange] = field(default_factory=list)
+    column_edits: list[ColumnEdit] = field(default_factory=list)
     chosen: tuple[int, ...] = ()
     """Ids of the memories that were chosen, for operations on memories. Some of them may not change."""
     not_writable: int = 0

@@ -185,6 +185,8 @@ def narrowed(query: SearchQuery, key: str, value: str) -> SearchQuery:
 
 # Labels of the formats of `transfer.formats.export_registry`.
 FILES = {"jsonl": "JSON lines", "csv": "CSV", "markdown": "Markdown notes"}
+# The states of memories that are not deleted.
+_EXPORTED = ("active", "proposed", "superseded", "archived")
 FILES_FOR_SYSTEMS = {
     "claude-mem": "claude-mem",
     "mcp-memory-service": "mcp-memory-service",
@@ -225,9 +227,13 @@ def build_take_out(query: PageQuery, result: SearchResult, site: str) -> TakeOut
 
     parameters = plain.querystring()
     search = f"{site}{path_of('api:api-root')}search{f'?{parameters}' if parameters else ''}"
+    files = links(FILES)
+    if exact and not (plain.state or plain.not_state):
+        hidden = f"{path_of('api:export')}?{plain.with_(state=_EXPORTED).querystring()}&format=markdown"
+        files = (*files, Link("Markdown notes with superseded and archived", hidden))
     return TakeOut(
         label=f"Export {number(result.total)}…" if exact else "Use elsewhere…",
-        files=links(FILES),
+        files=files,
         calls=(
             Call("With the API", f'curl -H "Authorization: Bearer $KEY" "{search}"'),
             Call("With an agent (MCP)", f"search {json.dumps(search_arguments(plain), ensure_ascii=False)}"),

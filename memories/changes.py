@@ -9,7 +9,7 @@ import hmac
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -71,6 +71,15 @@ def changes_record(entries: Iterable[tuple[AuditEvent, int, Kind]]) -> None:
 def changes_record_many(event: AuditEvent, kind: Kind, memory_ids: Sequence[int]) -> None:
     """Record one change of many memories."""
     _record_selected(event, kind, "id = ANY(%s)", list(memory_ids))
+
+
+def changes_record_left(event: AuditEvent, left: Mapping[int, Sequence[int]]) -> None:
+    """Record for projects that memories have left them: for their readers these are gone."""
+    MemoryChange.objects.bulk_create(
+        MemoryChange(project_id=project_id, kind=Kind.DELETED, memory_ids=ids[start : start + _BLOCK], event=event)
+        for project_id, ids in left.items()
+        for start in range(0, len(ids), _BLOCK)
+    )
 
 
 def changes_record_batch(event: AuditEvent, batch_id: int) -> None:

@@ -17,7 +17,7 @@ from categories.kinds import VOCABULARIES
 from categories.models import MadeBy
 from categories.services import tags_written
 from memories.changes import kind_of_values
-from memories.models import Memory, Session
+from memories.models import Memory, Project, Session
 from memories.queries import MemoryTitle, memory_details, titles_of, visible_to
 from memories.refusals import EventNotFoundError
 from web.errors import Refusal
@@ -30,7 +30,7 @@ _ARRIVALS = ("create", "import")
 # The event of a memory whose arrival the audit trail does not have by itself, such as that of an imported one.
 FIRST = "first"
 # Columns that describe a record's arrival, not its content.
-_NOT_SHOWN = {"raw", "record_hash", "batch_id", "project_id"}
+_NOT_SHOWN = {"raw", "record_hash", "batch_id"}
 _NOT_RESTORED = {*_NOT_SHOWN, "id", "updated_at"}
 _HUMAN = MadeBy.HUMAN.value
 _BY_PLURAL = {kind.plural: kind for kind in VOCABULARIES.values()}
@@ -119,7 +119,7 @@ def history_of(memory: Memory, viewer: Viewer, *, before: str = "", limit: int =
     events = _events_of(memory, viewer, with_values=0 if before else min(limit, _BLOCK))
     begin = _place_of(before, memory.pk, events) + 1 if before else 0
     page = list(_with_values(events[begin : begin + limit]))
-    names = _Names.of(page)
+    names = _Names.of(page, viewer)
     has_more = len(events) > begin + limit
     return History(memory.pk, tuple(_shown(event, names) for event in page), page[-1].id if page and has_more else "")
 
@@ -328,9 +328,11 @@ class _Names:
 
     terms: Mapping[tuple[str, int], str]
     sessions: Mapping[int, str]
+    projects: Mapping[int, str]
+    """Those that the viewer may see: a memory may come from another one."""
 
     @classmethod
-    def of(cls, events: Sequence[HistoryEvent]) -> "_Names":
+    def of(cls, events: Sequence[HistoryEvent], viewer: Viewer) -> "_Names":
         terms: dict[tuple[str, int], str] = {}
         for plural, kind in _BY_PLURAL.items():
             ids = {ref[0] for event in events for side in (event.before, event.after) for ref in side.get(plural, ())}
@@ -341,7 +343,11 @@ class _Names:
             terms |= {(plural, term_id): names.get(term_id, f"#{term_id}") for term_id in ids}
         ids = {side.get("session_id") for event in events for side in (event.before, event.after)} - {None}
         sessions = dict(Session.objects.filter(pk__in=ids).values_list("pk", "external_id"))
-        return cls(terms, sessions)
+        sides = [side for event in events for side in (event.before, event.after)]
+        moved = {int(side["project_id"]) for side in sides if side.get("project_id")}
+        seen = moved if viewer.project_ids is None else moved & viewer.project_ids
+        projects = dict(Project.objects.filter(pk__in=seen).values_list("pk", "slug")) if seen else {}
+        return cls(terms, sessions, projects)
 
     def value(self, name: str, value: Any) -> Any:
         """A stored value of a field as people write it."""
@@ -351,6 +357,8 @@ class _Names:
             return [" ".join(filter(None, link)) for link in value or ()]
         if name == "session_id":
             return self.sessions.get(value, "")
+        if name == "project_id":
+            return self.projects.get(value, "another project")
         if name == "superseded_by_id":
             return f"#{value}" if value else ""
         return value

@@ -147,6 +147,9 @@ class FollowedSource(models.Model):
     error = models.TextField(blank=True, help_text="Why it cannot be followed at present.")
     gone_waiting = models.IntegerField(default=0, help_text="Memories that wait to be deleted, since they are many.")
     gone_answer = models.CharField(max_length=10, blank=True, help_text="What is done about them: delete, or keep.")
+    written_revision = models.BigIntegerField(
+        null=True, help_text="The revision up to which edits made here are written to it; null if none are."
+    )
 
     class Meta:
         ordering = ["id"]
@@ -154,6 +157,11 @@ class FollowedSource(models.Model):
 
     def __str__(self) -> str:
         return self.path
+
+    @property
+    def writes_back(self) -> bool:
+        """Whether edits made here are written to it."""
+        return self.written_revision is not None
 
 
 class FollowedRecord(models.Model):

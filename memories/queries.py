@@ -42,7 +42,7 @@ def memory_version(memory: Memory) -> str:
     return hashlib.sha256(repr(values).encode(errors="surrogatepass")).hexdigest()[:20]
 
 
-_MAX_LINKS = 200
+MAX_LINKS = 200
 _MAX_BACKLINKS = 50
 _MAX_RELATIONSHIPS = 50
 _TITLE = ("id", "title", "memory_type", "state", "created_at")
@@ -127,7 +127,7 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
             ),
             # One that links here twice by the same relation is listed once.
             backlinks=tuple(dict.fromkeys((one.rel, one.memory) for one in related[pk] if one.role == _BACKLINK)),
-            supersedes=tuple(one.memory for one in related[pk] if one.role == _OLDER)[:_MAX_LINKS],
+            supersedes=tuple(one.memory for one in related[pk] if one.role == _OLDER)[:MAX_LINKS],
             superseded_by=titles.get(memory.superseded_by_id or 0),
             relationships=tuple(relationships[pk]),
             around=_sorted_titles(memory, (one.memory for one in related[pk] if one.role == _NEAR)) if around else (),
@@ -177,7 +177,7 @@ def _related_by_id(viewer: Viewer, memories: Collection[Memory], around: int) ->
     columns = ("role", "place", "rel", "target", "url")
     of_link = (*columns, "target_memory_id", *(f"memory__{name}" for name in _TITLE))
     rows = (
-        links.filter(memory__in=ids, ordinal__lt=_MAX_LINKS)
+        links.filter(memory__in=ids, ordinal__lt=MAX_LINKS)
         .values_list(*of_link)
         .union(
             back.values_list(*of_link),

@@ -57,6 +57,7 @@ from memories.supersession import (
     changed_successor,
     lock_writable,
     memory_supersede,
+    refuse_apart,
     refuse_beside_successor,
     refuse_cycle,
     store_change,
@@ -222,11 +223,15 @@ def memory_update(
     Every change of a memory takes `if_version`, and raises VersionConflictError for another version than that.
     """
     before = lock_writable(memory_id, viewer, if_version)
-    changes, superseded = take_supersession(changes, before.project_id, viewer)
-    vocabulary = Vocabulary(viewer, project_id=before.project_id, most_new=_most_new(viewer))
+    project = _project_after(before, changes, viewer)
+    changes, superseded = take_supersession(changes, project.pk, viewer)
+    vocabulary = Vocabulary(viewer, project_id=project.pk, most_new=_most_new(viewer))
     names = names_of([changes])
     names_ensure(replace(names, tags={*names.tags, *changes.add_tags, *changes.remove_tags}), vocabulary)
-    after = _apply_changes(before, changes, vocabulary, viewer)
+    there = before if project.pk == before.project_id else _moved(before, project, vocabulary)
+    after = _apply_changes(there, changes, project, vocabulary, viewer)
+    if there is not before:
+        _refuse_move(before, after, project)
     if changed_fields(before, after):
         given = "updated_at" in changes.model_fields_set and changes.updated_at
         after = replace(after, updated_at=given or timezone.now())
@@ -241,11 +246,48 @@ def memory_update(
 _PLAIN = {**PLAIN_FIELDS, "source": "source"}
 
 
+def _project_after(before: MemorySnapshot, changes: MemoryChanges, viewer: Viewer) -> Project:
+    """The project of a memory after changes. Raises ChangeRefusedError for one that the viewer cannot write to."""
+    own = Project.objects.get(pk=before.project_id)
+    if "project" not in changes.model_fields_set or changes.project == own.slug:
+        return own
+    return writable_project(changes.project, viewer)
+
+
+def writable_project(slug: str, viewer: Viewer) -> Project:
+    """The project that a memory is moved to. A move makes none: a name that is written wrong would.
+
+    Raises ChangeRefusedError, the same for a project that is missing, since it must not reveal which there are.
+    """
+    project = Project.objects.filter(slug=slug).first() if slug else None
+    if project is not None and viewer.may_write(project.pk):
+        return project
+    choices = Project.objects.order_by("slug")
+    if viewer.writable_project_ids is not None:
+        choices = choices.filter(pk__in=viewer.writable_project_ids)
+    reason = f"there is no project {slug!r} that you can write to" if slug else "is empty; a memory is in a project"
+    raise ChangeRefusedError("project", f"{reason}. {_writable_text(list(choices[: _LISTED_PROJECTS + 1]))}")
+
+
+def _moved(before: MemorySnapshot, project: Project, vocabulary: Vocabulary) -> MemorySnapshot:
+    """A memory in another project, and in the session of the same name there."""
+    session = Session.objects.filter(pk=before.session_id or 0).first()
+    use = SessionUse(before.agent, before.created_at)
+    session_id = _session_id(project, session.external_id, use, vocabulary) if session else None
+    return replace(before, project_id=project.pk, session_id=session_id)
+
+
+def _refuse_move(before: MemorySnapshot, after: MemorySnapshot, project: Project) -> None:
+    """Refuse to take a memory away from the one that replaced it or that it replaced, or to where its id is taken."""
+    if after.external_id == before.external_id:
+        _refuse_taken_id(project, after.external_id, before.id)
+    refuse_apart({before.id: after.superseded_by_id}, project)
+
+
 def _apply_changes(
-    before: MemorySnapshot, changes: MemoryChanges, vocabulary: Vocabulary, viewer: Viewer
+    before: MemorySnapshot, changes: MemoryChanges, project: Project, vocabulary: Vocabulary, viewer: Viewer
 ) -> MemorySnapshot:
     """The memory with the given fields changed. Raises ChangeRefusedError and AlreadyExistsError."""
-    project = Project.objects.get(pk=before.project_id)
     values = _changed_columns(before, changes, project, vocabulary)
     values |= _changed_links(before, changes, vocabulary, _made_by(viewer))
     values |= _changed_state(before, changes, values)
@@ -259,10 +301,6 @@ def _changed_columns(
 ) -> dict[str, Any]:
     given = changes.model_fields_set
     values: dict[str, Any] = {_PLAIN[name]: getattr(changes, name) for name in given & _PLAIN.keys()}
-    if "project" in given and changes.project != project.slug:
-        raise ChangeRefusedError(
-            "project", f"a memory stays in its project ({project.slug}); store it again in the other project"
-        )
     if given & {"tags", "add_tags", "remove_tags"}:
         values["tags"] = _changed_tags(before, changes, vocabulary)
     # A title that came from the text follows it; one that somebody wrote stays.
@@ -494,13 +532,17 @@ def memory_version_restore(
     after = snapshot_restored(before, values)
     if after == before:
         return Memory.objects.get(pk=memory_id)
+    project = memory.project
+    if after.project_id != before.project_id:
+        project = _project_restored(after.project_id, viewer)
+        refuse_apart({memory_id: after.superseded_by_id}, project)
     revived = before.state == Memory.State.SUPERSEDED and after.state in (Memory.State.ACTIVE, Memory.State.PROPOSED)
     if revived and not despite_successor:
         refuse_beside_successor(before)
-    if after.external_id != before.external_id:
-        _refuse_taken_id(memory.project, after.external_id, memory_id)
+    if (after.external_id, project) != (before.external_id, memory.project):
+        _refuse_taken_id(project, after.external_id, memory_id)
     if after.superseded_by_id != before.superseded_by_id and after.superseded_by_id is not None:
-        if not Memory.objects.filter(pk=after.superseded_by_id, project_id=before.project_id).exists():
+        if not Memory.objects.filter(pk=after.superseded_by_id, project_id=project.pk).exists():
             raise ChangeRefusedError("superseded_by", f"#{after.superseded_by_id}, which replaced it then, is gone")
         refuse_cycle(memory_id, after.superseded_by_id)
     if after.session_id is not None and not Session.objects.filter(pk=after.session_id).exists():
@@ -508,6 +550,13 @@ def memory_version_restore(
         after = replace(after, session_id=None)
     after = replace(after, updated_at=timezone.now())
     return store_change(before, after, "restore_version", viewer, reason or "Restored as it was at that time.")
+
+
+def _project_restored(project_id: int, viewer: Viewer) -> Project:
+    project = Project.objects.filter(pk=project_id).first()
+    if project is None or not viewer.may_write(project_id):
+        raise ChangeRefusedError("project", "it was in a project then that you cannot write to, or that is gone")
+    return project
 
 
 def _state_before(memory_id: int, now: Memory.State, viewer: Viewer) -> str:

@@ -20,7 +20,7 @@ from access.viewer import Viewer
 from categories.models import CategoryLink, ConceptLink, EntityLink
 from categories.paths import clean_name
 from categories.services import category_lineages
-from memories.changes import changes_record, kind_of_change
+from memories.changes import Kind, changes_record, kind_of_change
 from memories.models import Corpus, Memory, MemoryLink, Project, Session
 from memories.records import SUPERSEDED_BY_REL
 from memories.snapshot import (
@@ -45,7 +45,7 @@ from web.sql import execute, fetch
 
 _MOMENTS = ("created_at", "happened_at", "updated_at", "valid_from", "valid_to")
 # Fields whose change affects the terms.
-_SEARCHED = frozenset({"title", "tags", "summary", "external_id", "links", "content"})
+_SEARCHED = frozenset({"project_id", "title", "tags", "summary", "external_id", "links", "content"})
 # The number of new memories from which their references are checked together, and of sessions that are dated at once.
 _MANY = 100
 
@@ -241,14 +241,16 @@ def dangling_names_resolve(called: Mapping[tuple[int, str], int], viewer: Viewer
     """Set the targets of links that name new memories otherwise than by their ids: by a title or the name of a file."""
     if not called:
         return
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT DISTINCT memory.project_id, link.target FROM memories_memorylink link"
-            " JOIN memories_memory memory ON memory.id = link.memory_id"
-            " WHERE link.target_memory_id IS NULL AND link.url = '' AND memory.project_id = ANY(%s)",
-            [list({project_id for project_id, _ in called})],
-        )
-        named = {(project_id, target): called.get((project_id, target.casefold())) for project_id, target in cursor}
+    names = {name for _, name in called}
+    dangling = "SELECT memory_id, target FROM memories_memorylink WHERE target_memory_id IS NULL AND url = ''"
+    links = [(memory_id, target) for memory_id, target in fetch(dangling) if target.casefold() in names]
+    # Not in one statement: without statistics, as in a first import, a join would compare every link with every memory.
+    ids = list({memory_id for memory_id, _ in links})
+    projects = dict(fetch("SELECT id, project_id FROM memories_memory WHERE id = ANY(%s::bigint[])", [ids]))
+    named = {
+        (projects[memory_id], target): called.get((projects[memory_id], target.casefold()))
+        for memory_id, target in links
+    }
     dangling_links_resolve({key: memory_id for key, memory_id in named.items() if memory_id}, viewer)
 
 
@@ -316,9 +318,19 @@ def snapshots_update(changes: Sequence[Change]) -> list[Change]:
         for kind in LINK_TABLES:
             _refs_update(cursor, kind, changes)
         if relinked := [after for before, after in changes if before.links != after.links]:
+            # A name that a link has found stays found, such as the title of a note.
+            targets = {**_found_targets(relinked), **targets}
             cursor.execute("DELETE FROM memories_memorylink WHERE memory_id = ANY(%s)", [[one.id for one in relinked]])
             links_copy(cursor, relinked, targets)
     return changes
+
+
+def _found_targets(snapshots: Sequence[MemorySnapshot]) -> dict[tuple[int, str], int]:
+    """(project, target) -> the memory that the links of memories point to, as they are stored."""
+    projects = {snapshot.id: snapshot.project_id for snapshot in snapshots}
+    links = MemoryLink.objects.filter(memory_id__in=projects, target_memory__isnull=False)
+    rows = links.values_list("memory_id", "target", "target_memory_id")
+    return {(projects[memory_id], target): found for memory_id, target, found in rows}
 
 
 def sessions_date(session_ids: Iterable[int | None]) -> None:
@@ -429,7 +441,11 @@ def memory_audit(
     """Record a change to a memory: the changed fields, before and after."""
     event = memory_event(viewer, verb, before, after, batch_id=batch_id, note=note)
     event.save()
-    changes_record([(event, after.project_id, kind_of_change(before, after, event.after or ()))])
+    entries = [(event, after.project_id, kind_of_change(before, after, event.after or ()))]
+    if before and before.project_id != after.project_id:
+        # Readers of the project that it left see it no longer.
+        entries.insert(0, (event, before.project_id, Kind.DELETED))
+    changes_record(entries)
 
 
 def memories_audit(viewer: Viewer, verb: str, changes: Sequence[Change], *, batch_id: int) -> None:

@@ -3,7 +3,7 @@
 A memory that is changed is locked as it is stored, and stored again with an event.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from access.viewer import Viewer
 from categories.services import vocabulary_lock_shared
-from memories.models import Memory
+from memories.models import Memory, Project
 from memories.queries import memory_version, visible_to
 from memories.records import SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord
 from memories.refusals import (
@@ -31,6 +31,7 @@ from memories.storage import (
     snapshots_update,
     targets_resolve,
 )
+from web.sql import fetch, fetch_column
 
 # As the version of a change: any, as long as there is one.
 ANY_VERSION = "*"
@@ -172,6 +173,29 @@ def refuse_cycle(memory_id: int, successor_id: int) -> None:
         raise ChangeRefusedError(
             "superseded_by", f"#{successor_id} is itself superseded by #{memory_id}, directly or not"
         )
+
+
+def refuse_apart(successors: Mapping[int, int | None], project: Project) -> None:
+    """Refuse to move memories to a project without those that replaced them, or that they replaced.
+
+    The memories are given with their successors after the move.
+    """
+    # memory_superseded_idx; thousands of parameters, as those of a queryset, take seconds to write.
+    older = fetch(
+        "SELECT id, superseded_by_id FROM memories_memory"
+        " WHERE superseded_by_id = ANY(%s) AND project_id <> %s ORDER BY id",
+        [list(successors), project.pk],
+    )
+    pairs = [(pk, by) for pk, by in older if pk not in successors]
+    outside = {pk: by for pk, by in successors.items() if by is not None and by not in successors}
+    statement = "SELECT id FROM memories_memory WHERE id = ANY(%s) AND project_id = %s"
+    there = fetch_column(statement, [list(outside.values()), project.pk])
+    apart = set(outside.values()) - set(there)
+    pairs += [(pk, by) for pk, by in outside.items() if by in apart]
+    if pairs:
+        old, new = pairs[0]
+        reason = f"#{old} is replaced by #{new}, and both are in one project: move them to {project.slug} together"
+        raise ChangeRefusedError("project", reason)
 
 
 def refuse_beside_successor(before: MemorySnapshot) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from web.validation import kind_of, refuse, shown
 
@@ -16,8 +16,8 @@ _LEAP_SECOND = re.compile(r"(?<=[T ])(\d{2}:?59:?)60(?=\D|$)")
 _FURTHEST_OFFSET = timedelta(hours=16)
 
 
-def parse_moment(value: object) -> datetime | None:
-    """A point in time from ISO 8601, a date, float seconds or integer milliseconds. Without an offset it is UTC."""
+def parse_moment(value: object, *, zone: tzinfo = UTC) -> datetime | None:
+    """A point in time from ISO 8601, a date, float seconds or integer milliseconds; without an offset in `zone`."""
     if value is None or value == "":
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | float | date):
@@ -37,10 +37,10 @@ def parse_moment(value: object) -> datetime | None:
     elif isinstance(value, datetime):
         moment = value
     elif isinstance(value, date):
-        moment = datetime(value.year, value.month, value.day, tzinfo=UTC)
+        moment = datetime(value.year, value.month, value.day, tzinfo=zone)
     else:
         return _moment_of_number(value, value)
-    return _in_range(moment if moment.tzinfo else moment.replace(tzinfo=UTC), value)
+    return _in_range(moment if moment.tzinfo else moment.replace(tzinfo=zone), value)
 
 
 def _moment_of_number(number: float, value: object) -> datetime:

@@ -142,10 +142,13 @@ def _read(item: SourceRecord | RefusedRecord) -> Item:
 def validate_source(found: SourceRecord) -> Incoming | RefusedRecord:
     """A record with what it is known by. An error of any kind refuses this record alone."""
     try:
-        return _validate(found)
+        validated = _validate(found)
     except Exception as error:
         logger.exception("%s cannot be validated.", found.location)
-        return RefusedRecord(found.location, fault_text(error))
+        validated = RefusedRecord(found.location, fault_text(error))
+    if isinstance(validated, RefusedRecord) and found.file:
+        return replace(validated, file=found.file.complete(str(found.data.get("content", ""))))
+    return validated
 
 
 def _validate(found: SourceRecord) -> Incoming | RefusedRecord:

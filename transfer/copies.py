@@ -12,6 +12,7 @@ from categories.services import Vocabulary
 from memories.models import Memory
 from memories.snapshot import MemorySnapshot, Ref
 from memories.storage import memory_ids_draw
+from transfer.formats.note_files import note_file_in, with_note_file
 
 Stored = Mapping[str, Any]
 
@@ -74,7 +75,7 @@ def copied(snapshot: MemorySnapshot, stored: Stored, vocabulary: Vocabulary) -> 
     categories = [(paths.get(slug_of(name), unknown)[-1], *ref) for name, *ref in made_by.get("categories", ())]
     concepts = [(vocabulary.concepts.get(name, 0), *ref) for name, *ref in made_by.get("concepts", ())]
     entities = [(vocabulary.entities.get((kind, name), 0), *ref) for (kind, name), *ref in made_by.get("entities", ())]
-    return replace(
+    made = replace(
         snapshot,
         categories=_made(snapshot.categories, categories),
         concepts=_made(snapshot.concepts, concepts),
@@ -85,6 +86,12 @@ def copied(snapshot: MemorySnapshot, stored: Stored, vocabulary: Vocabulary) -> 
         record_hash=str(stored.get("record_hash") or "")[:32],
         raw=snapshot.raw if stored.get("raw") is not None else None,
     )
+    file = note_file_in(stored.get("raw"))
+    return with_note_file(made, file, edited=_field_names(stored.get("edited"))) if file else made
+
+
+def _field_names(value: object) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def _made(refs: Sequence[Ref], makers: Sequence[tuple[Any, ...]]) -> tuple[Ref, ...]:

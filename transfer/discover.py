@@ -12,7 +12,7 @@ from typing import Any
 
 from memories.timestamps import parse_moment
 from memories.vocabulary_records import is_vocabulary
-from transfer.formats import claude_code
+from transfer.formats import claude_code, codex, gemini_cli
 from transfer.formats.base import ImportFailedError, Options, SourceRecord
 from transfer.formats.importer import Importer
 from transfer.formats.registry import importer_for
@@ -52,9 +52,19 @@ def places(home: Path, environment: Mapping[str, str]) -> list[Path]:
         claude / "projects",
         *sorted(folder for folder in claude.glob("projects/*/memory") if any(folder.glob("*.md"))),
         claude / "CLAUDE.md",
+        *_sessions(home, environment),
         *_agent_files(claude / "projects"),
     ]
     return [path for path in dict.fromkeys(found) if path.exists()]
+
+
+def _sessions(home: Path, environment: Mapping[str, str]) -> list[Path]:
+    """The folders of sessions of Codex and of Gemini CLI that have some."""
+    folders = {
+        codex.FORMAT: Path(environment.get("CODEX_HOME", home / ".codex")) / "sessions",
+        gemini_cli.FORMAT: home / ".gemini" / "tmp",
+    }
+    return [folder for kind, folder in folders.items() if folder.is_dir() and kind.files(folder)]
 
 
 def _agent_files(projects: Path) -> list[Path]:

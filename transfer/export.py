@@ -7,23 +7,24 @@ equal one; see `transfer.tables`.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Max, Model, Q, QuerySet
 
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity, FormerPath, LocalText, MadeBy, Relationship, TagAlias
 from categories.texts import readable_aliases, readable_description, row_holds
-from memories.models import Memory, Project, Session
+from memories.models import ImportBatch, Memory, Project, Session
 from memories.queries import visible_to
 from memories.snapshot import MemorySnapshot, Ref
 from memories.storage import snapshots_read
 from transfer.formats.export import Line
 from transfer.formats.jsonl import EXPORT_VERSION
+from transfer.formats.note_files import NOTE_FILE, note_file_in
 from transfer.tables import AFTER_MEMORIES, BEFORE_MEMORIES, row_lines
 
 _BLOCK = 1_000
@@ -38,6 +39,8 @@ class Selection:
     memory_ids: Sequence[int] | None = None
     states: Sequence[str] = ()
     with_rows: bool = True
+    with_files: bool = False
+    """Whether files of notes that became no memories belong to it."""
 
     @property
     def is_whole(self) -> bool:
@@ -100,6 +103,8 @@ def export_lines(selection: Selection) -> Iterator[Line]:
         yield from row_lines(BEFORE_MEMORIES)
     names = _Names(used)
     yield from names.lines()
+    if selection.with_files:
+        yield from _file_lines({project.slug for project in names.projects.values()})
     for ids in selection.blocks():
         snapshots = snapshots_read(ids)
         yield from (names.memory_line(snapshots[pk]) for pk in ids if pk in snapshots)
@@ -107,6 +112,21 @@ def export_lines(selection: Selection) -> Iterator[Line]:
     yield from names.local_lines(selection)
     if selection.has_rows:
         yield from row_lines(AFTER_MEMORIES)
+
+
+def _file_lines(projects: Collection[str]) -> Iterator[Line]:
+    """The notes that became no memories, since they are empty or cannot be read; of each source the last import's."""
+    done = ImportBatch.objects.filter(state=ImportBatch.State.DONE, report__files__isnull=False)
+    last = ImportBatch.objects.filter(state=ImportBatch.State.DONE, followed=None).values("origin").annotate(Max("pk"))
+    latest = set(last.values_list("pk__max", flat=True))
+    found: dict[tuple[str, str], Line] = {}
+    for pk, followed, files in done.order_by("-pk").values_list("pk", "followed_id", "report__files"):
+        if followed is None and pk not in latest:
+            continue
+        for stored in files.values() if isinstance(files, dict) else ():
+            if stored.get("project") in projects:
+                found.setdefault((stored.get("vault", ""), stored["path"]), stored)
+    yield from ({"record": "file", "project": one["project"], NOTE_FILE: one} for one in found.values())
 
 
 def _used(selection: Selection) -> _Used:
@@ -267,17 +287,19 @@ class _Names:
             "concepts": [[line["concepts"][at]["name"], *_maker(ref)] for at, ref in enumerate(memory.concepts)],
             "entities": [[list(self.entities[ref.id]), *_maker(ref)] for ref in memory.entities],
         }
+        raw = memory.raw and json.loads(memory.raw)
         stored = {
             "number": memory.id,
             "state_reason": memory.state_reason,
             "superseded_by": memory.superseded_by_id,
             "record_hash": memory.record_hash,
+            "edited": note.edited_fields(memory) if (note := note_file_in(raw)) else [],
             "made_by": {
                 kind: [one for one in found if one[1:] != [MadeBy.IMPORT.value, 1.0]] for kind, found in makers.items()
             },
         }
         line = {name: value for name, value in line.items() if value not in ("", None, [], False)}
-        return line | {"stored": _filled(stored) | {"raw": memory.raw and json.loads(memory.raw)}}
+        return line | {"stored": _filled(stored) | {"raw": raw}}
 
 
 def _weight(ref: Ref) -> Line:

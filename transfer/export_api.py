@@ -103,6 +103,7 @@ def export(request: ApiRequest) -> ExportResponse:
         memory_ids=ids,
         states=() if form.has_states or ids is not None else query.default_states,
         with_rows=form.has_rows,
+        with_files=form.has_files,
     )
     place = _Place()
 

@@ -1,22 +1,31 @@
 """The memories that the records of an import are: which are new, which are changed, and which were edited here."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from django.db import connection, transaction
+from django.db.models import Max, Q
 
 from access.models import AuditEvent
 from access.viewer import may_write_everything
 from categories.services import TooManyNewNamesError, Vocabulary
-from memories.models import Memory
+from curation.models import CurationChange
+from memories.history import value_changes
+from memories.models import Memory, Project
+from memories.queries import visible_to
 from memories.records import MemoryRecord
 from memories.resolve import names_ensure, names_of
 from memories.snapshot import array_literal
+from memories.storage import snapshots_read
 from transfer.blocks import Block, Incoming
 from transfer.formats.base import RefusedRecord, SourceRecord
+from transfer.formats.note_files import NOTE_FILE, NoteFile, note_file_in, with_file_as_it_is, with_note_file
 from transfer.record_hashes import RecordHashes
 from transfer.state import ImportObserver, ImportRun, projects_ensure
 from transfer.vocabulary import vocabulary_record_write
+from web.sql import execute
 
 # The fields of a line of an export, besides its record, that every importer may set.
 _STORED_BY_ALL = frozenset({"state_reason", "record_hash", "raw"})
@@ -50,6 +59,7 @@ class Matcher:
                 case Incoming():
                     incoming.append(_with_rights(run, item))
                 case RefusedRecord():
+                    run.keep_file(item.file)
                     run.refused(item.location, item.reason)
                 case SourceRecord() if not run.is_copy:
                     vocabulary_record_write(run, item)
@@ -68,6 +78,8 @@ class Matcher:
             self._earlier.add(key_hash, record_hash)
             run.used.add(key[0])
             return True
+        if one.found.file:
+            run.keep_file(one.found.file.complete(one.record.content), one.record.project)
         if earlier == record_hash:
             run.tally.unchanged += 1
         elif one.record.id:
@@ -126,6 +138,7 @@ def _key_of(run: ImportRun, one: Incoming) -> Key:
 
 def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
     stored, matched = _stored([key for key, _ in incoming]), Matched()
+    stored |= _moved_away(run, [one for one in incoming if one[0] not in stored])
     if run.observer:
         renamed = _renamed(run.observer, [one for one in incoming if one[0] not in stored])
         matched.renamed = {memory_id for memory_id, _ in renamed.values()}
@@ -135,25 +148,87 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
             run.note(one.location, f"was {gone.external_id!r} before: its memory #{gone.id} has the new name")
             matched.renamed.add(gone.id)
             stored[key] = (gone.id, gone.record_hash)
+    same: dict[int, NoteFile] = {}
     for key, one in incoming:
         known = stored.get(key)
         if known is None:
             matched.new.append(one)
             continue
         run.numbers.remember(one.stored, known[0])
+        if one.found.names and known[0] in run.archived_as_gone:
+            run.note(one.location, f"is there again: its memory #{known[0]} is no longer archived")
+            run.returned.add(known[0])
         if one.stored is None and known[1] == one.record_hash:
-            run.tally.unchanged += 1
+            # A memory that is restored is changed by that.
+            run.tally.updated += known[0] in run.returned
+            run.tally.unchanged += known[0] not in run.returned
             settled(run, [(one, known[0])])
+            same |= {known[0]: one.found.file} if one.found.file else {}
         else:
             matched.changed.append((one, known[0]))
+    _note_files_refresh(same)
+    _take_own_writes(run, matched)
     if matched.changed and not run.options.overwrite:
         # A copy from an export has no hash to compare; whether it differs from its memory shows when that is read.
-        edited = edited_since_import([memory_id for one, memory_id in matched.changed if one.stored is None])
+        edited = edited_here([memory_id for one, memory_id in matched.changed if one.stored is None])
         for one, memory_id in matched.changed:
             if memory_id in edited:
                 refuse_edited(run, one, memory_id, edited[memory_id])
         matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in edited]
     return matched
+
+
+def _take_own_writes(run: ImportRun, matched: Matched) -> None:
+    """Take the notes that this program has written out of the changed ones: they have the fields of their memories."""
+    files = {memory_id: one.found.file for one, memory_id in matched.changed if one.found.file} if run.observer else {}
+    rows = (
+        Memory.objects.filter(pk__in=files, raw__note_file__has_key="pending").values_list("pk", "raw") if files else ()
+    )
+    written = {pk: note for pk, raw in rows if (note := note_file_in(raw)) and _is_own(files[pk], note)}
+    for one, memory_id in matched.changed:
+        if (file := files.get(memory_id)) and (known := written.get(memory_id)):
+            raw = json.loads(one.raw) | {NOTE_FILE: file.read_again(known).as_json()}
+            execute(
+                "UPDATE memories_memory SET raw = %s::jsonb, record_hash = %s WHERE id = %s",
+                [json.dumps(raw, ensure_ascii=False), one.record_hash, memory_id],
+            )
+            run.tally.unchanged += 1
+            settled(run, [(one, memory_id)])
+    matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in written]
+
+
+def _is_own(file: NoteFile | None, known: NoteFile) -> bool:
+    return file is not None and known.pending.get("digest") == file.digest
+
+
+def edited_here(memory_ids: Sequence[int]) -> dict[int, str]:
+    """Memories that were edited since their last import, but for those of notes that have these edits."""
+    edited = edited_since_import(memory_ids)
+    for memory in snapshots_read(edited).values():
+        note = note_file_in(json.loads(memory.raw or "{}"))
+        if note and not note.edited_fields(memory):
+            del edited[memory.id]
+    return edited
+
+
+def _note_files_refresh(same: Mapping[int, NoteFile]) -> None:
+    """Store the files of notes that are the same records as before, if their bytes differ, or were not stored yet."""
+    digests = Memory.objects.filter(pk__in=same).values_list("pk", "raw__note_file__digest")
+    stale = [memory_id for memory_id, digest in digests if digest != same[memory_id].digest]
+    edited = edited_since_import(stale) if stale else {}
+    made: dict[int, str] = {}
+    for memory in snapshots_read(stale).values():
+        known = note_file_in(json.loads(memory.raw or "{}"))
+        if known:
+            made[memory.id] = with_file_as_it_is(memory, same[memory.id].read_again(known)).raw or ""
+        elif memory.id not in edited:
+            made[memory.id] = with_note_file(memory, same[memory.id]).raw or ""
+    if made:
+        execute(
+            "UPDATE memories_memory memory SET raw = made.raw::jsonb"
+            " FROM unnest(%s::bigint[], %s::text[]) AS made (id, raw) WHERE memory.id = made.id",
+            [list(made), list(made.values())],
+        )
 
 
 def _renamed(observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]) -> dict[Key, tuple[int, str]]:
@@ -166,6 +241,38 @@ def _renamed(observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]) 
         if project_id == key[0] and created_at == one.record.created_at and "created_at" not in one.found.volatile:
             found[key] = (memory_id, record_hash)
     return found
+
+
+def _moved_away(run: ImportRun, unknown: Sequence[tuple[Key, Incoming]]) -> dict[Key, tuple[int, str]]:
+    """Memories by the keys of records, from whose projects they were moved here to others that the viewer sees."""
+    found: dict[Key, tuple[int, str]] = {}
+    named = _known_at_places(run.observer, unknown) if run.observer else _known_elsewhere(run, unknown)
+    seen = visible_to(run.viewer).filter(pk__in=named).values_list("pk", "project_id", "record_hash")
+    for memory_id, project_id, record_hash in seen if named else ():
+        key = named[memory_id]
+        if project_id != key[0] and any(was == key[0] for was, _ in value_changes(memory_id, "project_id", run.viewer)):
+            found[key] = (memory_id, record_hash)
+    return found
+
+
+def _known_at_places(observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]) -> dict[int, Key]:
+    at_places = ((observer.memory_at(one.location), key) for key, one in unknown)
+    return {memory_id: key for memory_id, key in at_places if memory_id}
+
+
+def _known_elsewhere(run: ImportRun, unknown: Sequence[tuple[Key, Incoming]]) -> dict[int, Key]:
+    """Memories that earlier imports of the source brought, now in any project, by the names of records."""
+    if not unknown or not run.earlier_batches:
+        return {}
+    names = {key[2]: key for key, _ in unknown}
+    # memory_external_idx and memory_content_hash_idx begin with the project.
+    memories = Memory.objects.filter(
+        Q(external_id__in=names) | Q(external_id="", content_hash__in=names),
+        project_id__in=list(Project.objects.values_list("pk", flat=True)),
+        batch_id__in=run.earlier_batches,
+    )
+    rows = memories.values_list("pk", "external_id", "content_hash")
+    return {pk: names[external_id or content_hash] for pk, external_id, content_hash in rows}
 
 
 def refuse_edited(run: ImportRun, one: Incoming, memory_id: int, edit: str) -> None:
@@ -207,10 +314,25 @@ def edited_since_import(memory_ids: Sequence[int]) -> dict[int, str]:
             " ORDER BY subject_id, id DESC",
             [list(memory_ids)],
         )
-        return {
-            memory_id: f"by {_DOORS.get(door, door)} on {at:%Y-%m-%d %H:%M} UTC"
-            for memory_id, door, at in cursor.fetchall()
-        }
+        edits = {memory_id: (door, at) for memory_id, door, at in cursor.fetchall()}
+    edits = _edited_together(memory_ids) | edits
+    return {pk: f"by {_DOORS.get(door, door)} on {at:%Y-%m-%d %H:%M} UTC" for pk, (door, at) in edits.items()}
+
+
+def _edited_together(memory_ids: Sequence[int]) -> dict[int, tuple[str, datetime]]:
+    """Memories whose types, projects, dates, authors or validity were changed with others since their last import."""
+    # curationchange_memory_gin.
+    changes = CurationChange.objects.filter(
+        action=CurationChange.Action.COLUMNS, memory_ids__overlap=list(memory_ids), curation__undone_at=None
+    ).order_by("pk")
+    rows = list(changes.values_list("memory_ids", "curation__door", "curation__at"))
+    if not rows:
+        return {}
+    imports = AuditEvent.objects.filter(subject_type="memory", subject_id__in=memory_ids, batch__isnull=False)
+    imported = dict(imports.order_by("subject_id").values_list("subject_id").annotate(Max("at")))
+    asked = set(memory_ids)
+    found = ((pk, door, at) for ids, door, at in rows for pk in asked.intersection(ids or ()))
+    return {pk: (door, at) for pk, door, at in found if pk not in imported or imported[pk] < at}
 
 
 _DOORS = {"page": "the page", "api": "the API", "mcp": "an agent", "admin": "the admin", "command": "a command"}

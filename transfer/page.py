@@ -11,6 +11,7 @@ from text.formatting import day_text, memories, number, plural
 from transfer.discover import Discovery
 from transfer.jobs import CANCELLED
 from transfer.models import ImportJob
+from transfer.source_cards import SourceCard
 
 State = ImportJob.State
 
@@ -29,9 +30,18 @@ _ABOUT = {
     "mcp-memory": "Entities with their observations, and the relations between them.",
     "markdown": "Notes with their tags, folders and links; folders become categories.",
     "claude-code": "What was said in the sessions of Claude Code, by project.",
+    "codex": "What was said in the sessions of Codex, by project.",
+    "gemini-cli": "What was said in the sessions of Gemini CLI, by project.",
     "git": "Commits with their messages, authors and files.",
 }
-_NAMES = {"markdown": "Markdown notes", "claude-code": "Claude Code", "mcp-memory": "MCP memory file", "git": "Git"}
+_NAMES = {
+    "markdown": "Markdown notes",
+    "mcp-memory": "MCP memory file",
+    "git": "Git",
+    "claude-code": "Claude Code",
+    "codex": "Codex",
+    "gemini-cli": "Gemini CLI",
+}
 _LABELS = {
     State.UPLOADING: "uploading",
     State.READY: "ready to import",
@@ -70,17 +80,24 @@ class FoundPage:
     """The number of memories of those that were not imported before."""
     can_follow: bool
     """Whether one of them could be followed."""
+    only: str = ""
+    """The product whose formats these have, if not all are shown."""
 
 
 def build_found(
-    found: Iterable[Discovery | str], imported: frozenset[str], followed: Collection[str], home: Path
+    found: Iterable[Discovery | str],
+    imported: frozenset[str],
+    followed: Collection[str],
+    home: Path,
+    card: SourceCard | None = None,
 ) -> FoundPage:
+    """The page of what was found; with the card of a product, of its formats alone."""
     sources, unreadable, waiting, is_exact, can_follow = [], [], 0, True, False
     for one in found:
         if isinstance(one, str):
             unreadable.append(one)
             continue
-        if not one.memories:
+        if not one.memories or (card and one.importer.name not in card.formats):
             continue
         path = str(one.path)
         is_followed = str(one.path.resolve()) in followed
@@ -102,7 +119,11 @@ def build_found(
             )
         )
     return FoundPage(
-        tuple(sources), tuple(unreadable), memories(waiting, at_least=not is_exact) if waiting else "", can_follow
+        tuple(sources),
+        tuple(unreadable),
+        memories(waiting, at_least=not is_exact) if waiting else "",
+        can_follow,
+        card.name if card else "",
     )
 
 

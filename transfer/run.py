@@ -243,6 +243,7 @@ def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord
         **{name: count for name, count in (("gone", tally.gone), ("conflicts", tally.conflicts)) if count},
         **({"copied": tally.copied} if tally.copied else {}),
         **({"gone_notes": tally.gone_notes} if tally.gone_notes else {}),
+        **({"files": tally.files} if tally.files else {}),
         "arrived": {
             project_id: [one.count, one.first.isoformat(), one.last.isoformat()]
             for project_id, one in tally.arrived.items()

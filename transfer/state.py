@@ -3,22 +3,27 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
 from django.conf import settings
 
 from access.viewer import Viewer
 from categories.services import Vocabulary
-from memories.models import ImportBatch, Project
+from memories.models import ImportBatch, Memory, Project
+from memories.records import slug_name
 from memories.resolve import projects_make
 from memories.services import DEFAULT_PROJECT
 from memories.vocabulary_records import VocabularyRecord
 from transfer.copies import CopyNumbers
 from transfer.formats.base import SourceRecord
-from transfer.renames import Renames
+from transfer.formats.note_files import NoteFile
+from transfer.renames import Renames, gone_reason
 
 # The number of notes stored with a batch.
 MAX_NOTES = 1_000
+# The characters of the files stored with a batch.
+MAX_FILES = 1_000_000
 
 
 class ImportObserver(Protocol):
@@ -85,6 +90,8 @@ class ImportCounts:
     made: dict[str, int] = field(default_factory=dict)
     notes: list[tuple[str, str]] = field(default_factory=list)
     """The first `MAX_NOTES` of them: location and note."""
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Files of notes that became no memories, by vault and path, as far as there is room."""
     gone_notes: list[dict[str, object]] = field(default_factory=list)
     """Notes of earlier imports of the same source that it has no longer."""
     copied: dict[str, int] = field(default_factory=dict)
@@ -113,7 +120,7 @@ class KnownProject:
     language: str
 
 
-@dataclass(slots=True)
+@dataclass
 class ImportRun:
     """A running import: its options, what it knows of names, and its counts."""
 
@@ -128,6 +135,8 @@ class ImportRun:
     """Gives the memories of notes that the source had before and does not have any more."""
     renames: Renames = field(init=False)
     projects: dict[str, KnownProject] = field(default_factory=dict)
+    returned: set[int] = field(default_factory=set)
+    """Memories that were archived because their notes were gone, which are there again."""
     used: set[int] = field(default_factory=set)
     """The projects with memories of this import."""
     numbers: CopyNumbers = field(default_factory=CopyNumbers)
@@ -137,6 +146,8 @@ class ImportRun:
     """Table -> what is added to the numbers of its rows."""
     deferred: list[tuple[str, VocabularyRecord]] = field(default_factory=list)
     tally: ImportCounts = field(default_factory=ImportCounts)
+    room: int = MAX_FILES
+    """The characters of files that can still be stored with the batch."""
 
     def __post_init__(self) -> None:
         self.renames = Renames(self.observer.gone_memories if self.observer else self.gone or list)
@@ -149,10 +160,35 @@ class ImportRun:
         """
         return None if self.viewer.curated_project_ids is None else settings.MAX_NEW_NAMES
 
+    @cached_property
+    def origin(self) -> str:
+        """The name of its source."""
+        return ImportBatch.objects.values_list("origin", flat=True).get(pk=self.batch_id)
+
+    @cached_property
+    def earlier_batches(self) -> list[int]:
+        """The earlier imports of the same source."""
+        done = ImportBatch.objects.filter(origin=self.origin, state=ImportBatch.State.DONE).exclude(pk=self.batch_id)
+        return list(done.values_list("pk", flat=True))
+
+    @cached_property
+    def archived_as_gone(self) -> frozenset[int]:
+        """The memories of the source that were archived because their notes were gone."""
+        archived = Memory.objects.filter(state=Memory.State.ARCHIVED, state_reason=gone_reason(self.origin))
+        return frozenset(archived.filter(batch_id__in=self.earlier_batches).values_list("pk", flat=True))
+
     def note(self, location: str, text: str) -> None:
         """Report something about a record that is stored all the same."""
         if len(self.tally.notes) < MAX_NOTES:
             self.tally.notes.append((location, text))
+
+    def keep_file(self, file: NoteFile | None, project: str = "") -> None:
+        """Remember the file of a note that becomes no memory, so that an export has it."""
+        self.room -= len(file.whole) if file else 0
+        if file and self.room > 0 and len(self.tally.files) < MAX_NOTES:
+            self.tally.files[f"{file.vault}/{file.path}"] = file.as_json() | {
+                "project": self.options.project_of(slug_name(project or file.project))
+            }
 
     def refused(self, location: str, reason: str) -> None:
         self.tally.refused += 1

@@ -1,6 +1,5 @@
-"""The pages of imports: stores found on this machine, uploads, a key for an agent, and what became of each import."""
+"""The pages of imports: stores found on this machine, uploads, and what became of each import."""
 
-import json
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
@@ -13,12 +12,11 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from access.keys import make_key
-from access.services import key_rights
-from access.viewer import Viewer, may_write_everything, viewer_of_user
+from access.viewer import Viewer, may_write_everything
 from explorer.http import PageRequest, page_response, page_viewer, private, wants_fragment
 from explorer.links import import_url
 from memories.invented_team import SAMPLE, is_sample
@@ -32,6 +30,7 @@ from transfer.formats.csv_table import FIELDS
 from transfer.jobs import (
     State,
     batch_undo_queue,
+    check_may_import,
     check_may_import_all,
     importable,
     job_cancel,
@@ -46,10 +45,9 @@ from transfer.page import FIELD_LABELS, build_found, facts_of, failure_text, lab
 from transfer.previews import Preview, job_read_as, preview_of
 from transfer.queries import changed_by, imported_paths, imports_open, imports_past, is_empty, sample_batch
 from transfer.renames import archive_gone, gone_notes
+from transfer.source_cards import CARDS, GROUPS, unexpected_format
 from transfer.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from web.errors import Refusal
-from web.serving import public_site
-from web.templates import render_block
 
 # The parts in which pages send uploads.
 PART = 4 * 1024**2
@@ -78,6 +76,10 @@ def refusing(view: "View[Arguments]") -> "View[Arguments]":
     return answered
 
 
+def _upload_limits() -> dict[str, object]:
+    return {"max_upload": MAX_UPLOAD, "part_size": PART}
+
+
 def import_context(request: HttpRequest, viewer: Viewer) -> dict[str, object]:
     """The content of the page of imports, which is also the home page of an empty corpus."""
     allowed, everything = may_import(viewer), may_write_everything(viewer)
@@ -94,7 +96,6 @@ def import_context(request: HttpRequest, viewer: Viewer) -> dict[str, object]:
         "is_followed_now": follows or is_reading,
         "may_import": allowed,
         "may_import_all": everything,
-        "may_make_key": bool(key_rights(request.user)),
         "open": imports_open(viewer) if allowed else (),
         "past": batches,
         "jobs": jobs,
@@ -102,8 +103,8 @@ def import_context(request: HttpRequest, viewer: Viewer) -> dict[str, object]:
         "sample": sample,
         "sample_url": import_url(str(sample.pk)) if sample else "",
         "is_empty": is_empty(viewer),
-        "max_upload": MAX_UPLOAD,
-        "part_size": PART,
+        "groups": GROUPS,
+        **_upload_limits(),
     }
 
 
@@ -117,13 +118,27 @@ def imports(request: PageRequest) -> HttpResponse:
 @require_safe
 @login_required
 @refusing
+def product(request: HttpRequest, key: str) -> HttpResponse:
+    """The page of a product that memories come from: how to get the file, and where to send it."""
+    if key not in CARDS:
+        raise Http404(f"No product is called {key!r} here.")
+    viewer = page_viewer(request)
+    check_may_import(viewer)
+    context = {"card": CARDS[key], "may_import_all": may_write_everything(viewer), **_upload_limits()}
+    return private(render(request, "home/import_source.html", context))
+
+
+@require_safe
+@login_required
+@refusing
 def found(request: PageRequest) -> HttpResponse:
     """The stores of other systems on this machine. They are only looked for when somebody asks."""
     viewer = page_viewer(request)
     check_may_import_all(viewer)
     followed = {source.path for source in sources_of(viewer)}
     context = {} if wants_fragment(request) else import_context(request, viewer)
-    context["found"] = build_found(discoveries(), imported_paths(), followed, Path.home())
+    card = CARDS.get(request.GET.get("from", ""))
+    context["found"] = build_found(discoveries(), imported_paths(), followed, Path.home(), card)
     return page_response(request, "home/imports.html", context, partial="found", timings={})
 
 
@@ -168,7 +183,13 @@ def upload(request: HttpRequest) -> HttpResponse:
         file.seek(max(0, job.received - start))
         while job.received < start + (file.size or 0) and (part := file.read(MAX_PART)):
             job = upload_append(job=job, offset=job.received, part=part)
-    return redirect("imports:job", job.pk)
+    return redirect(_job_address(job.pk, request.POST.get("from", "")))
+
+
+def _job_address(job_id: int, chosen: str) -> str:
+    """The page of an import, which knows the product that its files were chosen as."""
+    address = reverse("imports:job", args=[job_id])
+    return f"{address}?from={chosen}" if chosen in CARDS else address
 
 
 @require_safe
@@ -190,6 +211,8 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         "brought_url": import_url(str(one.batch.pk)) if one.batch and one.batch.created else "",
         "complaints": (),
         "is_being_read": False,
+        "address": _job_address(job_id, request.GET.get("from", "")),
+        "unexpected": None,
         "preview": None,
     }
     if wants_fragment(request):
@@ -198,6 +221,9 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
     if one.state in (State.READY, State.FAILED) and one.is_upload:
         preview = preview_of(one)
         context |= {"is_being_read": True} if preview is None else _preview_context(preview, viewer)
+        if preview:
+            formats = (preview.format, *(file.format for file in preview.files))
+            context["unexpected"] = unexpected_format(request.GET.get("from", ""), formats)
     return page_response(request, "home/import_job.html", context, partial="job", timings={})
 
 
@@ -257,7 +283,7 @@ def job_action(request: HttpRequest, job_id: int, action: str) -> HttpResponse:
             job_cancel(job=one)
         elif action == "archive" and one.batch:
             count = archive_gone(one.batch, viewer)
-            messages.info(request, f"{memories_text(count)} archived. Each can be restored.")
+            messages.info(request, f"{memories_text(count)} archived. The undo of the import restores them.")
         elif action == "undo":
             job_undo(job=one, viewer=viewer, force="force" in request.POST)
         else:
@@ -274,44 +300,3 @@ def job_action(request: HttpRequest, job_id: int, action: str) -> HttpResponse:
 @refusing
 def undo_batch(request: HttpRequest, batch_id: int) -> HttpResponse:
     return redirect("imports:job", batch_undo_queue(batch_id=batch_id, viewer=page_viewer(request)).pk)
-
-
-@require_POST
-@login_required
-def connect(request: HttpRequest) -> HttpResponse:
-    """A new key for an agent that reads and writes, with what to paste into the agent. It is shown once."""
-    rights = key_rights(request.user)
-    if not rights:
-        raise PermissionDenied("Only admins of projects can create keys: ask one of them.")
-    new = make_key(
-        name="Agent",
-        scopes=["read", "write"],
-        viewer=viewer_of_user(request.user),
-        projects=() if rights.every_project else rights.projects,
-        every_project=rights.every_project,
-    )
-    context = {"key": new.key, "snippets": _snippets(public_site(request), new.raw)}
-    response = render(request, "home/connect.html", context)
-    response["Cache-Control"] = "private, no-store"
-    return response
-
-
-def _snippets(site: str, key: str) -> tuple[tuple[str, str, str], ...]:
-    """The text to paste into each kind of agent, with its name and its place."""
-    sent = f'"Authorization: Bearer {key}"'
-    server = {"url": f"{site}/mcp", "headers": {"Authorization": f"Bearer {key}"}}
-    codex = f'[mcp_servers.mnemoscope]\nurl = "{site}/mcp"\nhttp_headers = {{ Authorization = "Bearer {key}" }}'
-    return (
-        ("Claude Code", "in a terminal", f"claude mcp add --transport http mnemoscope {site}/mcp --header {sent}"),
-        ("Codex", "in ~/.codex/config.toml", codex),
-        ("Other agents with MCP", "in their mcp.json", json.dumps({"mcpServers": {"mnemoscope": server}}, indent=2)),
-        ("curl", "to try it, and for programs", f'curl -H {sent} "{site}/api/search?q=hello"'),
-    )
-
-
-@require_safe
-@login_required
-def first_call(request: HttpRequest, key_id: int) -> HttpResponse:
-    """Whether an agent has used its key; asked for until it has."""
-    key = get_object_or_404(key_rights(request.user).keys(), pk=key_id)
-    return private(HttpResponse(render_block(request, "home/connect.html", "first_call", {"key": key})))

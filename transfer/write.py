@@ -41,8 +41,11 @@ from transfer.analysers import Analysers, analysers
 from transfer.blocks import AHEAD, Block, Incoming, blocks_read, one_thread
 from transfer.copies import copied
 from transfer.formats.base import Reading
+from transfer.formats.note_files import with_note_file
 from transfer.formats.states import read_status
 from transfer.match import Matched, Matcher, edited_since_import, project_of, refuse_edited, settled
+from transfer.note_states import note_states_store
+from transfer.renames import listed_gone, restore_returned
 from transfer.rows import Row, rows_finish, rows_write
 from transfer.state import ImportCounts, ImportObserver, ImportRun, WriteOptions
 from transfer.vocabulary import deferred_write
@@ -106,11 +109,10 @@ def records_write(
             update_statistics(_SEARCHED)
     run.tally.made = dict(run.vocabulary.made)
     if gone:
-        run.tally.gone_notes = [
-            {"id": one.id, "title": one.title, "place": one.external_id}
-            for one in run.renames.gone.values()
-            if one.state != Memory.State.SUPERSEDED
-        ]
+        tally = run.tally
+        same_texts = len(run.returned) + run.renames.renamed
+        counts = {"same": tally.unchanged + same_texts, "changed": max(0, tally.updated - same_texts)}
+        tally.gone_notes = listed_gone(run.renames, run.origin, run.used, **counts)
     return run.tally
 
 
@@ -183,6 +185,8 @@ class _BlockWriter:
         """Write what relates memories, now that all are stored."""
         dangling_names_resolve(self._called, self._run.viewer)
         self._supersede()
+        note_states_store(self._run.batch_id)
+        restore_returned(self._run.returned, self._run.viewer, self._run.batch_id)
         sessions_date(self._changed_sessions)
         if self._run.tally.created:
             outbox_add_batch(self._run.batch_id)
@@ -261,6 +265,8 @@ class _BlockWriter:
             record_hash=one.record_hash,
             title=one.title,
         )
+        if one.found.file:
+            return with_note_file(snapshot, one.found.file)
         return snapshot if one.stored is None else copied(snapshot, one.stored, run.vocabulary)
 
     def _update(self, matched: Matched) -> None:
@@ -289,7 +295,7 @@ class _BlockWriter:
         record, new = one.record, self._image(one, old.id)
         names_same_successor = _successors(old) == _successors(new)
         given = record.created_at or record.happened_at
-        return replace(
+        changed = replace(
             new,
             batch_id=old.batch_id,
             state=_changed_state(record, old, names_same_successor=names_same_successor),
@@ -299,6 +305,7 @@ class _BlockWriter:
             updated_at=record.updated_at or self._run.now,
             external_id=(not has_new_id and old.external_id) or new.external_id,
         )
+        return with_note_file(changed, one.found.file) if one.found.file else changed
 
     def _supersede(self) -> None:
         """Mark the memories that records supersede. Others keep their states and successors."""

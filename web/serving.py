@@ -12,6 +12,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from pathlib import Path
 from types import FrameType
 from urllib.parse import urljoin, urlsplit
@@ -238,6 +239,27 @@ def public_site(request: HttpRequest) -> str:
     return settings.PUBLIC_URL or f"{request.scheme}://{request.get_host()}"
 
 
-def is_for_this_machine(link: str) -> bool:
-    """Whether no other machine can open a link."""
-    return is_loopback(urlsplit(link).hostname or "")
+class Reach(Enum):
+    """The machines that can open an address."""
+
+    ANYWHERE = "everybody can open it"
+    NETWORK = "only machines in the same network can open it"
+    MACHINE = "only this machine can open it"
+
+
+def reach_of(address: str) -> Reach:
+    """The machines that can open an address, as far as its name shows."""
+    host = (urlsplit(address).hostname or "").rstrip(".")
+    if is_loopback(host) or host.endswith(".localhost"):
+        return Reach.MACHINE
+    try:
+        number = ipaddress.ip_address(host)
+    except ValueError:
+        return Reach.NETWORK if "." not in host or host.endswith(_LOCAL_NAMES) else Reach.ANYWHERE
+    if number.is_unspecified:
+        return Reach.MACHINE
+    return Reach.ANYWHERE if number.is_global else Reach.NETWORK
+
+
+# Names that routers and systems give to machines of their own network.
+_LOCAL_NAMES = (".local", ".lan", ".internal", ".home", ".home.arpa", ".intranet")

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -26,7 +26,7 @@ from explorer.http import (
 )
 from explorer.links import filter_url, memory_url, similar_url
 from explorer.memory.edit import (
-    REPLACED_BY,
+    EVERY,
     REPLACES,
     STATES,
     TERMS,
@@ -140,12 +140,11 @@ def edit(request: HttpRequest, memory_id: int) -> HttpResponse:
     viewer = page_viewer(request)
     detail = _writable(memory_id, viewer)
     data = request.POST if request.method == "POST" else None
-    known = {*TEXTS, *TERMS, REPLACES, REPLACED_BY}
-    only = [name for name in (data or request.GET).getlist("field") if name in known]
-    form = EditForm(data, viewer, detail, only=only or (*TEXTS, *TERMS, REPLACES))
+    only = [name for name in (data or request.GET).getlist("field") if name in EVERY]
+    form = EditForm(data, viewer, detail, only=only or _sent(data))
     page = reverse("explorer:memory", args=[memory_id])
     if form.is_valid():
-        if not form.has_changed():
+        if not form.changed_fields:
             messages.info(request, "Nothing was changed.")
             return HttpResponseRedirect(return_url(request) or page)
         if edited := memory_write(form, request.POST.get("version", "")):
@@ -154,6 +153,14 @@ def edit(request: HttpRequest, memory_id: int) -> HttpResponse:
             return HttpResponseRedirect(return_url(request) or page)
     context = {"form": form, "memory_id": memory_id, "fields": only, "cancel_url": return_url(request) or page}
     return _form_page(request, context)
+
+
+def _sent(data: QueryDict | None) -> list[str]:
+    """The fields of the whole form, without those that it was sent without: they stay as they are."""
+    if data is None:
+        return list(EVERY)
+    # A box that is not ticked is not sent.
+    return [name for name in EVERY if name in data or (name == "pinned" and "importance" in data)]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -1,4 +1,4 @@
-// A memory on a page or in the panel: copies its id, and asks before typed text is left behind.
+// A memory on a page or in the panel, keys and texts for agents: copies them, and asks before typed text is left behind.
 document.addEventListener("click", async (event) => {
   const button = event.target.closest?.("[data-copy]");
   if (!button) return;
@@ -13,8 +13,10 @@ document.addEventListener("click", async (event) => {
     }, 1500);
   } catch {
     // Copying is not allowed: select the text, so that the reader can copy it.
-    const text = button.parentElement.querySelector("code") ?? document.getElementById("memory-id");
-    getSelection().selectAllChildren(text);
+    const { parentElement } = button;
+    const field = parentElement.querySelector("input");
+    if (field) field.select();
+    else getSelection().selectAllChildren(parentElement.querySelector("code") ?? document.getElementById("memory-id"));
   }
 });
 

@@ -97,7 +97,7 @@ async function send(form, files) {
     show(form, "Received. Looking into it …", 1);
     // The page may be shown again as it is, by the button Back.
     delete form.dataset.busy;
-    location.assign(`${wanted.page}${job.id}/`);
+    location.assign(`${wanted.page}${job.id}/${wanted.chosen ? `?from=${wanted.chosen}` : ""}`);
   } catch (error) {
     delete form.dataset.busy;
     // A field that has the file already would not notice that it is chosen again.

@@ -122,6 +122,12 @@ def test_vocabulary_is_edited_by_curators_only(ids):
     assert "wieght: is not a parameter. Did you mean weight" in refused("curate", operation="edit", wieght=1)
 
 
+def test_memory_is_moved_to_a_project_that_the_viewer_may_write(ids):
+    assert "project: boat → tea" in told("update_memory", id=ids["b1"], project="tea")
+    told("update_memory", id=ids["b1"], project="boat")
+    assert "no project 'boat'" in refused("update_memory", viewer_of("tea"), id=ids["t1"], project="boat")
+
+
 def test_changes_and_history_show_values_before_and_after_and_lead_back(ids):
     cursor = ask("changes", limit=500)["cursor"]
     changed = told("update_memory", id=ids["b1"], title="Crane brake slips when wet", reason="clearer")

@@ -1,7 +1,9 @@
 """The menu that takes the results of a page elsewhere."""
 
+import io
 import json
 import re
+import zipfile
 from html import unescape
 
 import pytest
@@ -46,10 +48,23 @@ def test_files_for_other_systems_hold_the_same_memories(reader):
     links = dict(re.findall(r'<a class="link" href="([^"]+)" download>([^<]+)</a>', menu))
     addresses = {label: unescape(address) for address, label in links.items()}
     assert list(addresses) == [
-        *("JSON lines", "CSV", "Markdown notes", "claude-mem", "mcp-memory-service", "MCP memory server")
+        *("JSON lines", "CSV", "Markdown notes", "Markdown notes with superseded and archived"),
+        *("claude-mem", "mcp-memory-service", "MCP memory server"),
     ]
     document = json.loads(b"".join(reader.get(addresses["mcp-memory-service"]).streaming_content))
     assert len(document["memories"]) == 6
+
+
+def test_notes_may_be_taken_with_what_is_hidden(reader):
+    links = dict(re.findall(r'<a class="link" href="([^"]+)" download>([^<]+)</a>', menu_of(reader, "/explore/")))
+    addresses = {label: unescape(address) for address, label in links.items()}
+    data = b"".join(reader.get(addresses["Markdown notes with superseded and archived"]).streaming_content)
+    shown = b"".join(reader.get(addresses["Markdown notes"]).streaming_content)
+    names = [{*zipfile.ZipFile(io.BytesIO(one)).namelist()} for one in (shown, data)]
+    assert len(names[0]) == 14
+    assert len(names[1]) == 16
+    assert ">Markdown notes</a>" in menu_of(reader, "/explore/?state=archived")
+    assert "with superseded" not in menu_of(reader, "/explore/?state=archived")
 
 
 def test_calls_are_the_same_search(reader):

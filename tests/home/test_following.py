@@ -376,3 +376,36 @@ def test_process_that_follows_is_started_once_there_is_a_source(notes, monkeypat
         assert started.wait(60)
     assert arguments == [["follow_sources", "--skip-checks"]]
     assert FollowedSource.objects.count() == 0
+
+
+def test_page_and_api_begin_and_end_writing_back(owner, client, notes):
+    source = followed(notes)
+    page = html_of(owner.get(f"/imports/followed/{source.pk}/"))
+    assert "Write edits into its notes" in page
+    address = f"/imports/followed/{source.pk}/write-back/"
+    assert "Write nothing to it" in html_of(owner.post(address, {"on": "1"}, follow=True))
+    Follower().once()
+    memory = Memory.objects.get()
+    memory_update(memory_id=memory.pk, changes=MemoryChanges(title="Better"), viewer=command_viewer())
+    Follower().once()
+    assert (notes / "oolong.md").read_text() == "---\nmnemoscope:\n  title: Better\n---\n# Oolong\n\nA tea."
+    call = {"content_type": "application/json", "headers": key()}
+    reply = client.post(f"/api/follows/{source.pk}/write_back", {"on": False}, **call).json()
+    assert reply["writes_back"] is False
+
+
+def test_a_source_that_is_no_folder_of_notes_is_not_written_to(owner, client, store):
+    source = followed(store)
+    assert "Write edits into its notes" not in html_of(owner.get(f"/imports/followed/{source.pk}/"))
+    call = {"content_type": "application/json", "headers": key()}
+    reply = client.post(f"/api/follows/{source.pk}/write_back", {"on": True}, **call)
+    assert reply.status_code == 422
+    assert "folders of Markdown notes alone" in reply.content.decode()
+
+
+def test_who_may_not_write_everything_does_not_have_edits_written(client, conflict):
+    source, memory = conflict
+    call = {"content_type": "application/json", "headers": key(every_project=False, projects=[memory.project])}
+    assert client.post(f"/api/follows/{source.pk}/write_back", {"on": True}, **call).status_code == 403
+    source.refresh_from_db()
+    assert not source.writes_back

@@ -16,7 +16,7 @@ from django.db import connection
 from django.utils import timezone
 
 from access.keys import make_key, revoke_key
-from access.models import ApiKey
+from access.models import Membership
 from access.viewer import command_viewer, viewer_of_user
 from memories.models import ImportBatch, Memory, Project
 from tests.home.conftest import make_previews_when_asked
@@ -25,9 +25,11 @@ from transfer import jobs, uploads
 from transfer import process as import_process
 from transfer.formats.base import ImportFailedError, Options, Reading, SourceRecord
 from transfer.formats.importer import Importer
+from transfer.formats.registry import IMPORTERS
 from transfer.jobs import FullRightsError, ImportForbiddenError, JobStateError
 from transfer.models import ImportJob
 from transfer.process import jobs_run
+from transfer.source_cards import CARDS
 from transfer.uploads import FileToSend, upload_append, upload_begin
 
 pytestmark = pytest.mark.django_db
@@ -409,19 +411,6 @@ def test_a_job_whose_key_was_revoked_writes_nothing(client):
     assert not Memory.objects.exists()
 
 
-def test_key_for_an_agent_comes_with_what_to_paste_and_reports_its_first_call(owner, client):
-    page = html_of(owner.post("/imports/connect/"))
-    made = ApiKey.objects.get()
-    assert (made.scopes, made.every_project) == (["read", "write"], True)
-    raw = page.partition("Authorization: Bearer ")[2][:44]
-    assert "claude mcp add --transport http mnemoscope http://testserver/mcp --header" in page
-    assert "Waiting for the first call" in html_of(
-        owner.get(f"/imports/connect/{made.pk}/", headers={"HX-Request": "true"})
-    )
-    assert client.get("/api/search?q=tea", headers={"Authorization": f"Bearer {raw}"}).status_code == 200
-    assert "The first call has come" in html_of(owner.get(f"/imports/connect/{made.pk}/"))
-
-
 def test_preview_names_what_is_left_out_of_rows_and_is_made_once_for_each_way_to_read_them(owner, client, monkeypatch):
     memories = json.dumps([{"id": "a", "memory": "The kettle leaks.", "created_at": "some day"}]).encode()
     job = owner.post("/imports/upload/", {"file": SimpleUploadedFile("mem0.json", memories)}).url
@@ -475,3 +464,65 @@ def test_undo_of_a_batch_that_is_refused_leaves_no_import_behind(owner, jsonl, m
     with pytest.raises(ImportForbiddenError):
         jobs.batch_undo_queue(batch_id=ImportBatch.objects.get().pk, viewer=command_viewer())
     assert not ImportJob.objects.exists()
+
+
+def test_page_has_a_card_for_each_product_that_says_how_to_get_the_file(owner):
+    page = html_of(owner.get("/imports/"))
+    for key, card in CARDS.items():
+        assert f'href="/imports/from/{key}/"><b>{card.name}</b>' in page
+        own = html_of(owner.get(f"/imports/from/{key}/"))
+        assert f"<h1>Bring in {card.name}</h1>" in own
+        assert own.count("<li>") >= len(card.steps)
+        assert ('type="file"' in own) == bool(card.upload)
+        assert (f'href="/imports/found/?from={key}"' in own) == card.is_found
+    assert owner.get("/imports/from/roam/").status_code == 404
+
+
+def test_cards_name_formats_that_are_read_and_leave_none_out():
+    named = {name for card in CARDS.values() for name in card.formats}
+    assert named == {importer.name for importer in IMPORTERS}
+    assert all(card.steps and (card.upload or card.command) for card in CARDS.values())
+
+
+def test_cards_are_for_those_who_may_import(client):
+    reader, writer = User.objects.create_user("reader"), User.objects.create_user("writer")
+    tea = Project.objects.create(slug="tea", name="Tea")
+    for user, role in ((reader, "reader"), (writer, "writer")):
+        Membership.objects.create(user=user, project=tea, role=role)
+    client.force_login(reader)
+    assert "/imports/from/" not in html_of(client.get("/imports/"))
+    assert client.get("/imports/from/obsidian/").status_code == 403
+    client.force_login(writer)
+    page = html_of(client.get("/imports/from/claude-mem/"))
+    assert 'type="file"' in page
+    # Only who may import everything looks on the machine.
+    assert "/imports/found/" not in page
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "content", "expected"),
+    [
+        pytest.param("chatgpt", "notes.jsonl", FILE, True, id="something-else"),
+        pytest.param("json", "notes.jsonl", FILE, False, id="as-chosen"),
+        pytest.param("obsidian", "Tea.md", b"# Tea\n\nGreen.", False, id="note"),
+        pytest.param("table", "Tea.md", b"# Tea\n\nGreen.", True, id="note-as-table"),
+        pytest.param("roam", "notes.jsonl", FILE, False, id="unknown-product"),
+    ],
+)
+def test_preview_says_that_an_upload_is_not_what_was_chosen(owner, key, name, content, expected):
+    job = owner.post("/imports/upload/", {"file": SimpleUploadedFile(name, content), "from": key}).url
+    page = html_of(owner.get(job))
+    assert ("This is not what" in page) == expected
+    assert (f'href="/imports/from/{key}/"' in page) == expected
+    assert "The first rows as they were read" in page
+    # Not on the page without the product in its address.
+    assert "This is not what" not in html_of(owner.get(job.partition("?")[0]))
+
+
+def test_search_on_this_machine_shows_what_the_product_has(owner, place):
+    notes = place / "basic-memory"
+    notes.mkdir()
+    (notes / "Tea.md").write_text("# Tea\n\nGreen.")
+    assert str(notes) in html_of(owner.get("/imports/found/?from=basic-memory"))
+    assert str(notes) not in html_of(owner.get("/imports/found/?from=claude-mem"))
+    assert str(notes) in html_of(owner.get("/imports/found/?from=roam"))

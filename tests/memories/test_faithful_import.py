@@ -1,19 +1,27 @@
 """Imports as a whole: validity follows from notes, links find notes that arrive later, an error is one note's."""
 
+import json
 from datetime import UTC
 
 import pytest
 
+from access.models import MemoryChange
 from access.viewer import Viewer
+from curation.schemas import Retag
+from curation.services import curation_apply, curation_undo
 from explorer.links import memory_url
 from explorer.memory.page import MemoryPage
-from memories.models import Memory, MemoryLink
+from memories.models import Memory, MemoryLink, Project
 from memories.queries import memory_details
+from memories.records import MemoryChanges
+from memories.services import memory_archive, memory_restore, memory_update
 from tests.memories.imports import batch_counts, last_batch, run
 from tests.memories.imports import failing as failing_run
 from tests.memories.test_following import EVERYTHING, follow, read
 from transfer.formats import markdown
+from transfer.formats.registry import importer_for
 from transfer.renames import archive_gone, gone_notes
+from transfer.run import ImportChoices, import_path
 
 pytestmark = pytest.mark.django_db
 
@@ -311,3 +319,166 @@ def test_another_folder_of_the_same_name_has_lost_nothing(vault):
         (vault.root / f"{n}.md").rename(vault.root / f"other {n}.md")
         vault(f"other {n}.md", f"Something else altogether, which is number {n} here.")
     assert "no longer in it" not in run(vault.root)
+
+
+@pytest.mark.parametrize("has_id", [True, False])
+def test_record_of_a_memory_that_was_moved_here_is_refused_and_not_stored_twice(tmp_path, has_id):
+    path = tmp_path / "notes.jsonl"
+    names = ("leaf", "crane") if has_id else ("", "")
+    lines = [{"content": f"A note {place}.", "id": name} for place, name in enumerate(names)]
+
+    def imported(project="one"):
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        run(path, project=project)
+        return batch_counts(last_batch())
+
+    imported()
+    Project.objects.create(slug="two", name="two")
+    memory = Memory.objects.get(content="A note 1.")
+    memory_update(memory_id=memory.pk, changes=MemoryChanges(project="two"), viewer=EVERYTHING)
+    assert imported() == (2, 0, 0, 2, 0)
+    lines[1]["summary"] = "More of it."
+    assert imported() == (2, 0, 0, 1, 1)
+    assert "was edited since it was imported" in str(last_batch().report)
+    # In another project it is a copy, not a move.
+    assert imported("three") == (2, 2, 0, 0, 0)
+    assert list(Memory.objects.filter(content="A note 1.").values_list("project__slug", flat=True)) == ["two", "three"]
+
+
+def test_what_was_edited_together_stays_when_its_record_changes(vault):
+    for name in "abcd":
+        vault(f"{name}.md", f"A note about {name}.")
+    run(vault.root, project="one")
+    ids = [number("a.md"), number("b.md")]
+    curation_apply(operation=Retag(memories=ids, set_type="decision"), viewer=EVERYTHING)
+    undone = curation_apply(operation=Retag(memories=[number("c.md")], set_type="decision"), viewer=EVERYTHING)
+    curation_undo(curation_id=undone.curation.pk, viewer=EVERYTHING)
+    for name in "abcd":
+        vault(f"{name}.md", f"Another note about {name}.")
+    run(vault.root, project="one")
+    assert batch_counts(last_batch()) == (4, 0, 2, 0, 2)
+    assert Memory.objects.get(external_id="a.md").memory_type == "decision"
+    run(vault.root, project="one", overwrite=True)
+    assert Memory.objects.get(external_id="a.md").memory_type == "note"
+    # The import is the last word until the next edit.
+    vault("a.md", "A third note about a.")
+    run(vault.root, project="one")
+    assert batch_counts(last_batch()) == (4, 0, 1, 3, 0)
+
+
+def some_notes(write, names, text="A note about {}, and about nothing else."):
+    for name in names:
+        write(f"{name}.md", text.format(name))
+
+
+def archived_vault(vault):
+    """A vault whose notes a and b were archived after they were gone."""
+    some_notes(vault, "abcdefg")
+    run(vault.root, project="one")
+    for name in "ab":
+        (vault.root / f"{name}.md").unlink()
+    assert "2 memories archived." in run(vault.root, project="one", archive_gone=True)
+    assert (states()["a.md"][0], states()["b.md"][0]) == ("archived", "archived")
+    return last_batch()
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_note_that_returns_is_active_again_and_the_report_says_so(vault, is_changed):
+    archived_vault(vault)
+    vault("a.md", "Another text about a." if is_changed else "A note about a, and about nothing else.")
+    said = run(vault.root, project="one")
+    assert f"is there again: its memory #{number('a.md')} is no longer archived" in said
+    assert (states()["a.md"][0], states()["b.md"][0]) == ("active", "archived")
+    assert batch_counts(last_batch()) == (6, 0, 1, 5, 0)
+    assert Memory.objects.get(external_id="a.md").content.startswith("Another" if is_changed else "A note")
+    run(undo=last_batch().pk)
+    assert states()["a.md"][0] == "archived"
+
+
+def test_note_that_returns_under_another_name_is_the_same_memory(vault):
+    archived_vault(vault)
+    before = number("a.md")
+    vault("new/z.md", "A note about a, and about nothing else.")
+    run(vault.root, project="one")
+    assert (number("new/z.md"), states()["new/z.md"][0]) == (before, "active")
+
+
+def test_memory_that_somebody_archived_stays_archived_when_its_note_returns(vault):
+    archived_vault(vault)
+    memory_restore(memory_id=number("a.md"), viewer=EVERYTHING)
+    memory_archive(memory_id=number("a.md"), viewer=EVERYTHING, reason="Not wanted.")
+    vault("a.md", "A note about a, and about nothing else.")
+    run(vault.root, project="one")
+    assert states()["a.md"][0] == "archived"
+
+
+def test_archived_notes_come_back_with_the_undo_of_their_import(vault):
+    batch = archived_vault(vault)
+    run(undo=batch.pk)
+    assert (states()["a.md"][0], states()["b.md"][0]) == ("active", "active")
+    # The button of an import that was undone does nothing.
+    batch.refresh_from_db()
+    assert archive_gone(batch, EVERYTHING) == 0
+
+
+def test_a_thousand_notes_are_archived_in_few_statements(vault, django_assert_max_num_queries):
+    some_notes(vault, [f"n{number}" for number in range(60)])
+    run(vault.root, project="one")
+    for name in range(20):
+        (vault.root / f"n{name}.md").unlink()
+    run(vault.root, project="one")
+    with django_assert_max_num_queries(30):
+        assert archive_gone(last_batch(), EVERYTHING) == 20
+    assert Memory.objects.filter(state="archived").count() == 20
+    kinds = MemoryChange.objects.filter(kind="archived").count()
+    assert kinds == 20
+
+
+def test_only_memories_that_one_may_write_are_archived(vault):
+    some_notes(vault, "abcdefg")
+    run(vault.root, project="one")
+    (vault.root / "a.md").unlink()
+    run(vault.root, project="one")
+    one = frozenset(Project.objects.values_list("pk", flat=True))
+    reader = Viewer(one, frozenset({"read", "write"}), frozenset())
+    assert archive_gone(last_batch(), reader) == 0
+    assert states()["a.md"][0] == "active"
+
+
+def uploaded(folder, project="one"):
+    """Import a folder as if it were uploaded as `vault.zip`."""
+    choices = ImportChoices(project)
+    outcome = import_path(
+        path=folder, importer=importer_for(folder), viewer=EVERYTHING, choices=choices, origin="vault.zip"
+    )
+    return [one["place"] for one in outcome.tally.gone_notes]
+
+
+@pytest.mark.parametrize(
+    ("project", "names", "text", "gone"),
+    [
+        pytest.param("one", "bcdefg", None, ["a.md"], id="the same vault"),
+        pytest.param("one", "fgxyz", None, [], id="few of its notes"),
+        pytest.param("one", "bcdefg", "Quite another text of {}.", [], id="the same names and other texts"),
+        pytest.param("two", "bcdefg", None, [], id="another project"),
+    ],
+)
+def test_upload_of_the_same_name_is_compared_by_places_and_texts(vault, tmp_path, project, names, text, gone):
+    some_notes(vault, "abcdefg")
+    uploaded(vault.root)
+    other = tmp_path / "other"
+    other.mkdir()
+    write = lambda name, content: (other / name).write_text(content)  # noqa: E731
+    some_notes(write, names, text or "A note about {}, and about nothing else.")
+    assert uploaded(other, project) == gone
+
+
+def test_another_upload_of_the_name_in_between_does_not_hide_what_is_gone(vault, tmp_path):
+    some_notes(vault, "abcdefg")
+    uploaded(vault.root)
+    other = tmp_path / "other"
+    other.mkdir()
+    some_notes(lambda name, content: (other / name).write_text(content), [f"o{number}" for number in range(20)])
+    assert uploaded(other) == []
+    (vault.root / "a.md").unlink()
+    assert uploaded(vault.root) == ["a.md"]

@@ -2,12 +2,12 @@
 
 import pytest
 
+from memories.dates import AmbiguousDateError, read_moment
 from tests.memories.foreign import found
 from transfer.blocks import validate_source
 from transfer.formats.base import ColumnsError, Options
 from transfer.formats.choices import check_choices, with_values
 from transfer.formats.csv_table import FIELDS, IMPORTER, field_named
-from transfer.formats.dates import AmbiguousDateError, read_moment
 from transfer.formats.registry import importer_for
 
 

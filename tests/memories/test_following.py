@@ -12,7 +12,7 @@ from django.db import connection
 from access.models import AuditEvent
 from access.viewer import command_viewer
 from categories.services import VocabularyBusyError
-from memories.models import FollowedRecord, FollowedSource, ImportBatch, Memory, SourceConflict
+from memories.models import FollowedRecord, FollowedSource, ImportBatch, Memory, Project, SourceConflict
 from memories.records import MemoryChanges
 from memories.services import memory_delete, memory_update
 from tests.memories.foreign import write_database
@@ -355,7 +355,7 @@ def test_import_with_follow_is_reported_listed_and_stopped(notes, jsonl):
     path = jsonl({"content": "Tea."})
     assert failing(path, "--follow") == (
         f"{path}: jsonl is not followed, which these formats are: git, claude-mem, mcp-memory-service, claude-code,"
-        " markdown."
+        " codex, gemini-cli, markdown."
     )
     assert run(notes, "--unfollow") == f"{notes} is followed no longer. Its memories stay.\n"
     assert failing(notes, "--unfollow") == f"{notes}: is not followed. --list shows what is."
@@ -451,3 +451,21 @@ def test_records_that_cannot_be_taken_are_counted_and_not_read_again(notes):
     write(notes / "sencha.md", "# Sencha\n\nSteamed.")
     assert read(notes) == (0, 1, 0, 0)
     assert ImportBatch.objects.first().refused == 0
+
+
+def test_record_of_a_memory_that_was_moved_here_is_a_conflict_and_is_not_stored_again(notes):
+    source = follow(notes, "tea")
+    Project.objects.create(slug="boat", name="boat")
+    memory = Memory.objects.get(title="Sencha")
+    memory_update(memory_id=memory.pk, changes=MemoryChanges(project="boat"), viewer=EVERYTHING)
+    write(notes / "oolong.md", "# Oolong\n\nAnother tea.")
+    assert read(notes) == (0, 1, 0, 0)
+    write(notes / "sencha.md", "# Sencha\n\nTheirs.")
+    assert read(notes) == (0, 0, 0, 1)
+    assert SourceConflict.objects.get().memory_id == memory.pk
+    assert states(title="Sencha", project__slug="boat") == {"Sencha": "active"}
+    assert Memory.objects.count() == 3
+    conflict_settle(source_id=source.pk, memory_id=memory.pk, take=True, viewer=EVERYTHING)
+    memory.refresh_from_db()
+    # The source's project with its text.
+    assert (memory.content, memory.project.slug, Memory.objects.count()) == ("# Sencha\n\nTheirs.", "tea", 3)

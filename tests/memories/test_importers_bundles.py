@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from categories.models import Category
 from memories.models import Memory
 from tests.memories.foreign import write_zip
 from tests.memories.imports import batch_counts, last_batch, run
@@ -149,3 +150,50 @@ def test_an_archive_in_an_archive_is_not_opened(tmp_path):
         ("b.json", "is an empty list in JSON: nothing can be read"),
         ("inner.zip", "is nothing that can be imported"),
     ]
+
+
+HOME, TASKS, LOGIN, DOCS = (
+    "0123456789abcdef" * 2,
+    "aaaabbbbccccdddd" * 2,
+    "1111222233334444" * 2,
+    "5555666677778888" * 2,
+)
+IN_TASKS = f"Home {HOME}/Tasks {TASKS}"
+TASK_TABLE = "\ufeffName,Status,Due\nFix login,Done,2026-03-02\nWrite docs,In progress,\nNever a page,Done,\n"
+OF_NOTION = {
+    f"Home {HOME}.md": f"# Home\n\nSee [Fix login](Home%20{HOME}/Tasks%20{TASKS}/Fix%20login%20{LOGIN}.md).\n",
+    f"{IN_TASKS}.csv": TASK_TABLE.replace("Never a page,Done,\n", ""),
+    f"{IN_TASKS}_all.csv": TASK_TABLE,
+    f"{IN_TASKS}/Fix login {LOGIN}.md": "# Fix login\n\nStatus: Done\nTags: auth, bug\nPriority: High\n\nLost.\n",
+    f"{IN_TASKS}/Write docs {DOCS}.md": f"# Write docs\n\nAfter [it](Fix%20login%20{LOGIN}.md).\n",
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("is_packed_twice", [pytest.param(False, id="one-archive"), pytest.param(True, id="parts")])
+def test_an_export_of_notion_has_pages_without_numbers_and_rows_that_are_no_pages(tmp_path, is_packed_twice):
+    path = write_zip(tmp_path / "Export.zip", OF_NOTION)
+    if is_packed_twice:
+        path = write_zip(tmp_path / "outer.zip", {"ExportBlock-0a1b2c3d-4e5f-Part-1.zip": path.read_bytes()})
+    run(path, "--project", "team")
+    by_title = {memory.title or memory.content: memory for memory in Memory.objects.all()}
+    assert sorted(by_title) == ["Fix login", "Home", "Never a page", "Write docs"]
+    login = by_title["Fix login"]
+    assert (login.tags, login.raw["Priority"], login.raw["front_matter"]) == (
+        ["auth", "bug"],
+        "High",
+        {"Status": "Done"},
+    )
+    assert [category.path for category in Category.objects.filter(pk__in=login.category_ids)] == ["home/tasks"]
+    linked = {link.target_memory.title for title in ("Home", "Write docs") for link in by_title[title].links.all()}
+    assert linked == {"Fix login"}
+    assert last_batch().refused == 1
+
+
+def test_an_archive_in_a_part_of_a_notion_export_is_not_opened(tmp_path):
+    block = "ExportBlock-0a1b2c3d-4e5f-Part-1.zip"
+    inner = write_zip(tmp_path / "inner.zip", {"a.jsonl": LINES}).read_bytes()
+    for number in range(3):
+        inner = write_zip(tmp_path / f"{number}.zip", {block: inner}).read_bytes()
+    found = places(read(write_zip(tmp_path / "outer.zip", {block: inner})))
+    assert found == [(f"{block} {block}", "is nothing that can be imported")]

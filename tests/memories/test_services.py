@@ -3,11 +3,12 @@ from datetime import UTC, datetime
 import pytest
 from django.db import connection
 
-from access.models import AuditEvent
+from access.models import AuditEvent, MemoryChange
 from access.viewer import Viewer, command_viewer
 from categories.models import Category, CategoryLink, Concept, ConceptLink, Entity, MadeBy
 from memories.history import memory_history
 from memories.models import Corpus, Memory, Project
+from memories.queries import memory_details
 from memories.records import MemoryChanges, MemoryRecord
 from memories.refusals import (
     AlreadyExistsError,
@@ -291,7 +292,7 @@ def test_update_replaces_vocabulary_and_keeps_who_made_a_link():
 @pytest.mark.parametrize(
     ("fields", "error", "said"),
     [
-        pytest.param({"project": "beta"}, ChangeRefusedError, "project: a memory stays in its project", id="project"),
+        pytest.param({"project": "beta"}, ChangeRefusedError, "project: there is no project 'beta'", id="project"),
         pytest.param({"id": "taken"}, AlreadyExistsError, "already has a memory with the id 'taken'", id="taken id"),
         pytest.param(
             {"superseded_by": "gone"}, ChangeRefusedError, "'gone' is not a memory of this project", id="successor"
@@ -486,3 +487,80 @@ def test_supersede_names_the_successor_and_restore_forgets_it():
         memory_restore(memory_id=old.pk, viewer=EVERYTHING)
     restored = memory_restore(memory_id=old.pk, viewer=EVERYTHING, despite_successor=True)
     assert (restored.state, restored.superseded_by_id) == ("active", None)
+
+
+# --- moving to another project ----------------------------------------------------------------------------------------
+
+
+def test_memory_moves_with_its_session_links_and_terms_and_comes_back():
+    tea, boat = project("tea"), project("boat")
+    boat.language = "german"
+    boat.save()
+    target = create(project="tea", id="leaf", content="Leaf.")
+    memory = create(project="tea", content="Die Häuser.", session="s1", agent="claude", links=["leaf"])
+    event = memory_history(EVERYTHING, memory.pk).events[0].id
+    assert found_by("hauser") == [memory.pk]
+    moved = update(memory, project="boat")
+    assert (moved.project_id, moved.session.project_id, moved.session.external_id) == (boat.pk, boat.pk, "s1")
+    # The terms are those of the language of its project.
+    assert found_by("haus") == [memory.pk]
+    # A link that was found stays found; readers who do not see both projects are not shown its target.
+    assert moved.links.get().target_memory_id == target.pk
+    assert memory_details(member_of(boat), [memory.pk])[memory.pk].links[0].memory is None
+    kinds = [(row.project_id, row.kind) for row in MemoryChange.objects.filter(memory_ids=[memory.pk]).order_by("id")]
+    assert kinds[-2:] == [(tea.pk, "deleted"), (boat.pk, "edited")]
+    memory_version_restore(memory_id=memory.pk, event_id=event, viewer=EVERYTHING)
+    again = Memory.objects.get(pk=memory.pk)
+    assert (again.project_id, again.session_id, found_by("hauser")) == (tea.pk, memory.session_id, [memory.pk])
+
+
+@pytest.mark.parametrize("slug", ["boat", "nowhere", ""])
+def test_memory_moves_only_to_a_project_that_may_be_written_and_the_refusal_tells_no_more(slug):
+    tea, boat = project("tea"), project("boat")
+    memory = create(project="tea")
+    readers = [Viewer(frozenset({tea.pk, boat.pk}), frozenset({"read", "write"}), frozenset({tea.pk})), member_of(tea)]
+    for viewer in readers:
+        with pytest.raises(ChangeRefusedError) as refused:
+            update(memory, viewer=viewer, project=slug)
+        assert refused.value.field == "project"
+        assert "You can write to: tea." in str(refused.value)
+    assert Memory.objects.get(pk=memory.pk).project_id == tea.pk
+    assert not Project.objects.filter(slug="nowhere").exists()
+
+
+def test_memory_does_not_move_away_from_its_successor_nor_from_what_it_replaced():
+    project("tea")
+    boat = project("boat")
+    old, new = create(project="tea", content="Old."), create(project="tea", content="New.")
+    memory_supersede(memory_id=old.pk, by_id=new.pk, viewer=EVERYTHING)
+    for memory in (old, new):
+        with pytest.raises(ChangeRefusedError, match=f"#{old.pk} is replaced by #{new.pk}"):
+            update(memory, project="boat")
+    # Without its successor it moves, in one change.
+    moved = update(old, project="boat", superseded_by="")
+    assert (moved.project_id, moved.state, moved.superseded_by_id) == (boat.pk, "active", None)
+    # A successor in the new project may be named with the move.
+    there = create(project="boat", content="There.")
+    assert update(new, project="boat", superseded_by=f"#{there.pk}").state == "superseded"
+
+
+def test_memory_does_not_move_where_its_id_is_taken():
+    project("tea")
+    project("boat")
+    create(project="boat", id="one", content="There.")
+    memory = create(project="tea", id="one", content="Here.")
+    with pytest.raises(AlreadyExistsError, match="boat already has a memory with the id 'one'"):
+        update(memory, project="boat")
+    assert update(memory, project="boat", id="two").external_id == "two"
+
+
+def test_project_of_before_is_named_to_those_alone_who_see_it():
+    _, boat = project("tea"), project("boat")
+    memory = update(create(project="tea"), project="boat")
+    shown = [
+        change.before
+        for viewer in (EVERYTHING, member_of(boat))
+        for change in memory_history(viewer, memory.pk).events[0].changes
+        if change.field == "project"
+    ]
+    assert shown == ["tea", "another project"]

@@ -44,9 +44,35 @@ def test_link_to_give_away_is_that_of_the_request_unless_an_address_is_set(setti
     settings.ALLOWED_HOSTS = ["*"]
     request = rf.get("/people/", headers={"host": host})
     assert serving.public_address(request, "/join/x/") == link
-    assert serving.is_for_this_machine(link) == is_local
+    assert (serving.reach_of(link) is serving.Reach.MACHINE) == is_local
     settings.PUBLIC_URL = "https://memories.example"
     assert serving.public_address(request, "/join/x/") == "https://memories.example/join/x/"
+
+
+@pytest.mark.parametrize(
+    ("address", "reach"),
+    [
+        ("http://127.0.0.1:8000", "MACHINE"),
+        ("http://127.3.2.1", "MACHINE"),
+        ("https://tea.localhost", "MACHINE"),
+        ("http://[::1]:8000", "MACHINE"),
+        ("http://0.0.0.0:8000", "MACHINE"),
+        ("http://192.168.1.20:8000", "NETWORK"),
+        ("http://10.0.0.3", "NETWORK"),
+        ("http://[fd00::1]:8000", "NETWORK"),
+        ("http://169.254.1.1", "NETWORK"),
+        ("http://100.64.0.1", "NETWORK"),
+        ("http://nas:8000", "NETWORK"),
+        ("https://memories.local", "NETWORK"),
+        ("https://tea.home.arpa.", "NETWORK"),
+        ("https://memories.example", "ANYWHERE"),
+        ("https://8.8.8.8", "ANYWHERE"),
+        ("https://[2606:4700::1111]", "ANYWHERE"),
+        ("", "NETWORK"),
+    ],
+)
+def test_an_address_shows_which_machines_can_open_it(address, reach):
+    assert serving.reach_of(address).name == reach
 
 
 def test_address_of_a_server_that_was_killed_is_not_used(settings, tmp_path):

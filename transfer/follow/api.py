@@ -18,6 +18,7 @@ from transfer.follow.process import is_followed_now
 from transfer.follow.queries import conflicts_read
 from transfer.follow.services import conflict_settle, source_gone_settle, source_stop
 from transfer.follow.sources import SourceRefusedError, source_named, sources_of
+from transfer.follow.write_back import write_back_set
 from transfer.formats.base import ImportFailedError
 from web.errors import GUARDED, errors
 from web.params import Params, pairs_of
@@ -46,6 +47,14 @@ class ConflictRequest(BaseModel):
     take: Literal["source", "here"]
 
 
+class WriteBackRequest(BaseModel):
+    """Whether edits made here are written into the notes of a source."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    on: bool
+
+
 class FollowReply(BaseModel):
     """A followed source."""
 
@@ -57,6 +66,7 @@ class FollowReply(BaseModel):
     refused: int = Field(description="Its records that could not be taken.")
     conflicts: int = Field(description="Memories that were edited here and changed, or are gone, there.")
     gone_waiting: int = Field(description="Memories that are gone at once, and wait for a decision.")
+    writes_back: bool = Field(description="Whether edits made here are written into its notes.")
     problem: str = Field(description="Why it cannot be read at present; empty otherwise.")
     looked_at: datetime | None
     read_at: datetime | None = Field(description="When it was last read because it had changed.")
@@ -96,7 +106,7 @@ class FollowDetail(FollowReply):
 
 
 def _fields(source: FollowedSource, request: HttpRequest) -> dict[str, Any]:
-    names = ("id", "path", "format", "project", "memories", "refused", "gone_waiting")
+    names = ("id", "path", "format", "project", "memories", "refused", "gone_waiting", "writes_back")
     times = ("looked_at", "read_at", "changed_at", "created_at")
     return {
         **{name: getattr(source, name) for name in (*names, *times)},
@@ -149,6 +159,23 @@ def stop(request: ApiRequest, source_id: int) -> Status[None]:
     Params.from_pairs(pairs_of(request.GET))
     source_stop(source)
     return Status(204, None)
+
+
+@router.post(
+    "/follows/{int:source_id}/write_back",
+    response={200: FollowDetail, **_REFUSALS},
+    auth=callers("write"),
+    operation_id="follow_write_back",
+)
+def write_back(request: ApiRequest, source_id: int, body: WriteBackRequest) -> FollowDetail:
+    """Begin or cease to write edits made here into the notes of a source. Those made before are written too."""
+    source = source_named(request.viewer, source_id)
+    Params.from_pairs(pairs_of(request.GET))
+    try:
+        write_back_set(source, on=body.on)
+    except ImportFailedError as error:
+        raise SourceRefusedError(str(error)) from None
+    return _detail(source_named(request.viewer, source_id), request)
 
 
 @router.post(

@@ -18,6 +18,7 @@ from django.utils import timezone
 from memories.models import FollowedSource
 from transfer.follow.sync import Choices, FollowedMeanwhileError, source_sync
 from transfer.follow.watch import SourceWatch
+from transfer.follow.write_back import source_write_back
 from transfer.formats.base import ImportFailedError
 from transfer.jobs import check_may_import_all, viewer_of_starter
 from web.errors import Refusal
@@ -85,8 +86,9 @@ class Follower:
         """Returns the seconds until the next look, and whether nothing has changed."""
         used = _processor_seconds()
         try:
+            problem = _write_back(source)
             if not self._watches.setdefault(source.pk, SourceWatch()).has_changed(source):
-                _store_error(source, "")
+                _store_error(source, problem)
                 # Not the time that it waited while others were busy: changes would be found too late.
                 return _pause(_processor_seconds() - used), True
             viewer = viewer_of_starter(source)
@@ -122,6 +124,20 @@ def _processor_seconds() -> float:
 def _pause(seconds: float) -> float:
     """The seconds until the next look at a source, by those that a look takes."""
     return max(_LOOK_SECONDS, min(seconds / _LOOK_SHARE, _LATE_SECONDS), seconds / _MOST_SHARE)
+
+
+def _write_back(source: FollowedSource) -> str:
+    """Write edits made here into a source, if somebody wants that. Returns why some cannot be written, or nothing."""
+    if not source.writes_back or source.read_at is None:
+        return ""
+    viewer = viewer_of_starter(source)
+    check_may_import_all(viewer)
+    try:
+        source_write_back(source, viewer)
+    except ImportFailedError as error:
+        # It is read all the same.
+        return str(error)
+    return ""
 
 
 def _store_error(source: FollowedSource, error: str) -> None:

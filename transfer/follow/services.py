@@ -1,12 +1,13 @@
 """Writes that concern followed sources: follow, stop, and decide conflicts. Who may do so is decided by the callers."""
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from django.db import OperationalError, connection, transaction
 from django.db.models import F
+from django.utils import timezone
 from psycopg.errors import LockNotAvailable
 
 from access.models import AuditEvent
@@ -15,6 +16,7 @@ from categories.services import VocabularyBusyError
 from memories.models import FollowedSource, ImportBatch, Memory, SourceConflict
 from memories.records import MAX_PROJECT, slug_name
 from memories.services import memory_delete
+from memories.supersession import lock_writable, store_change
 from transfer.follow.seen import seen_forget
 from transfer.follow.sync import DELETE, GONE, KEEP, memories_return, record_from_stored
 from transfer.formats import documents
@@ -43,7 +45,13 @@ class ConflictNotFoundError(Refusal):
 
 
 def source_new(
-    *, path: Path, importer: Importer, project: str, viewer: Viewer, read_as: Mapping[str, Any] | None = None
+    *,
+    path: Path,
+    importer: Importer,
+    project: str,
+    viewer: Viewer,
+    read_as: Mapping[str, Any] | None = None,
+    write_back: bool = False,
 ) -> FollowedSource:
     """A source to follow, not stored yet. `read_as` is what `check_choices` gives. Raises NotFollowableError."""
     if importer.follow is None:
@@ -70,6 +78,7 @@ def source_new(
         user_id=viewer.user_id,
         api_key_id=viewer.api_key_id,
         by_command=viewer.door == AuditEvent.Door.COMMAND,
+        written_revision=0 if write_back else None,
     )
 
 
@@ -100,10 +109,22 @@ def conflict_settle(*, source_id: int, memory_id: int, take: bool, viewer: Viewe
         raise ConflictNotFoundError(f"#{memory_id} has no conflict with its source that is open.")
     if take and conflict.record is not None:
         _take(conflict, conflict.record, viewer)
+    elif not take and conflict.record is not None and conflict.source.writes_back:
+        _keep_here(conflict, conflict.record, viewer)
     elif take and Memory.objects.filter(pk=memory_id).exclude(state=Memory.State.DELETED).exists():
         memory_delete(memory_id=memory_id, viewer=viewer, reason=GONE)
     # If the source has changed again meanwhile, that is not decided yet.
     SourceConflict.objects.filter(pk=conflict.pk, noticed_at=conflict.noticed_at).delete()
+
+
+@transaction.atomic
+def _keep_here(conflict: SourceConflict, record: Mapping[str, Any], viewer: Viewer) -> None:
+    """Have a memory written into its note as it is. The note's side, which that replaces, is in the history then."""
+    before = lock_writable(conflict.memory_id, viewer)
+    _take(conflict, record, viewer)
+    taken = lock_writable(conflict.memory_id, viewer)
+    after = replace(before, raw=taken.raw, record_hash=taken.record_hash, updated_at=timezone.now())
+    store_change(taken, after, "update", viewer, "Kept as it is here.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,9 +37,10 @@ from transfer.follow.seen import (
 from transfer.formats.base import ImportFailedError, Options, Reading, Records, RefusedRecord, SourceRecord
 from transfer.formats.choices import with_values
 from transfer.formats.importer import Following, Importer
+from transfer.formats.note_files import NOTE_FILE, note_file_in
 from transfer.formats.registry import importer_named
 from transfer.formats.sources import Source
-from transfer.match import edited_since_import
+from transfer.match import edited_here
 from transfer.run import ImportChoices, Outcome, import_path
 from transfer.state import ImportCounts
 
@@ -290,7 +291,7 @@ class _Sync:
 
     def _delete(self, ids: list[int], batch_id: int, tally: ImportCounts) -> None:
         present = snapshots_read(ids)
-        edited = edited_since_import(list(present))
+        edited = edited_here(list(present))
         changes = []
         for memory_id, before in present.items():
             if before.state == Memory.State.DELETED:
@@ -391,6 +392,7 @@ def record_as_stored(found: SourceRecord) -> dict[str, Any]:
         "raw": found.raw,
         "volatile": sorted(found.volatile),
         "volatile_raw": sorted(found.volatile_raw),
+        "file": found.file and found.file.as_json(),
     }
 
 
@@ -401,4 +403,5 @@ def record_from_stored(stored: Mapping[str, Any]) -> SourceRecord:
         frozenset(stored["volatile"]),
         stored["raw"],
         frozenset(stored["volatile_raw"]),
+        file=note_file_in({NOTE_FILE: stored.get("file")}),
     )

@@ -18,6 +18,7 @@ from transfer.follow.process import is_followed_now
 from transfer.follow.queries import conflicts_read, newest_read, readings_read
 from transfer.follow.services import conflict_settle, source_gone_settle, source_stop
 from transfer.follow.sources import SourceRefusedError, source_named
+from transfer.follow.write_back import is_writable, write_back_set
 from transfer.formats.base import ImportFailedError
 from transfer.views import past_functions, refusing
 
@@ -36,6 +37,7 @@ def follow(request: PageRequest, source_id: int) -> HttpResponse:
     context = {
         "source": source,
         "line": line,
+        "is_writable": is_writable(source),
         "is_followed_now": follows or line.is_reading,
         "conflicts": conflicts,
         "more_conflicts": getattr(source, "open_conflicts", 0) - len(conflicts),
@@ -60,6 +62,23 @@ def stop(request: PageRequest, source_id: int) -> HttpResponse:
     source_stop(source)
     messages.info(request, f"{source.path} is followed no longer. Its memories stay.")
     return redirect("imports:imports")
+
+
+@require_POST
+@login_required
+@refusing
+def write_back(request: PageRequest, source_id: int) -> HttpResponse:
+    """Begin or cease to write edits made here into the notes of a source."""
+    source = source_named(page_viewer(request), source_id)
+    on = request.POST.get("on") == "1"
+    try:
+        write_back_set(source, on=on)
+    except ImportFailedError as error:
+        raise SourceRefusedError(str(error)) from None
+    messages.info(
+        request, "Edits made here are written into its notes." if on else "Nothing is written to it any more."
+    )
+    return redirect("imports:follow", source_id)
 
 
 @require_POST

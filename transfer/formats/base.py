@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from transfer.formats.note_files import NoteFile
+
 logger = logging.getLogger("mnemoscope.imports")
 
 
@@ -22,7 +24,11 @@ class ColumnsError(ImportFailedError):
 
 
 class UnreadableFileError(Exception):
-    """A file that gives no record. The message is the reason."""
+    """A file that gives no record. The message is the reason; of a note, `file` is what an export gives back."""
+
+    def __init__(self, reason: str, file: NoteFile | None = None) -> None:
+        super().__init__(reason)
+        self.file = file
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,8 @@ class SourceRecord:
     """The rule that gives the record its type, if it names none."""
     names: tuple[str, ...] = ()
     """Names, in lower case, by which links of others may mean it besides its id."""
+    file: NoteFile | None = None
+    """The file of a note, so that an export gives it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,7 @@ class RefusedRecord:
 
     location: str
     reason: str
+    file: NoteFile | None = None
 
 
 # The records of a source, in order. Closing it closes all files.
@@ -114,7 +123,7 @@ def read_guarded(location: str, records: Callable[[], Iterable[SourceRecord | Re
     except (ImportFailedError, MemoryError, sqlite3.Error):
         raise
     except UnreadableFileError as error:
-        yield RefusedRecord(location, str(error))
+        yield RefusedRecord(location, str(error), error.file)
     except OSError as error:
         yield RefusedRecord(location, f"cannot be read: {error.strerror or error}")
     except Exception as error:  # of any kind: it is of this record alone

@@ -10,7 +10,7 @@ import shutil
 import stat
 import tempfile
 import zipfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from text.formatting import plural
-from transfer.formats import csv_table, documents
+from transfer.formats import csv_table, documents, notion
 from transfer.formats.base import Column, ImportFailedError, NotReadableError, Options, Reading, Records
 from transfer.formats.importer import Importer, Part
 from transfer.formats.sources import Document, Source, unzipped
@@ -53,18 +53,21 @@ _NAME_LENGTH = 255
 Choose = Callable[[Path], Importer]
 
 
-def bundle_importer(importers: Sequence[Importer]) -> Importer:
-    """The importer of archives and folders whose files have these formats."""
+def bundle_importer(importers: Sequence[Importer], inner: Importer | None = None) -> Importer:
+    """The importer of archives and folders whose files have these formats; `inner` reads the archives in Notion's."""
 
-    def chosen(path: Path, *, may_be_archive: bool) -> Importer:
+    def chosen(path: Path, *, archives: Importer | None) -> Importer:
         source = Source(path)
         for importer in importers:
             if importer.knows(source):
                 return importer
-        if may_be_archive and _knows(source):
-            return own
+        if archives and _knows(source):
+            return archives
         what = what_it_is(source)
         raise NotReadableError(f"is {what}" if what else "is nothing that can be imported")
+
+    def in_archive(file: Path) -> Importer:
+        return chosen(file, archives=inner if notion.is_block(file.name) else None)
 
     def read(path: Path, options: Options) -> Reading:
         done, total = 0, 0
@@ -80,9 +83,11 @@ def bundle_importer(importers: Sequence[Importer]) -> Importer:
 
     def parts(path: Path, options: Options) -> Generator[Part, None, None]:
         if path.is_dir():
-            yield from _folder_parts(path, lambda file: chosen(file, may_be_archive=True))
+            yield from _folder_parts(path, lambda file: chosen(file, archives=own))
         else:
-            yield from _archive_parts(path, options, lambda file: chosen(file, may_be_archive=False))
+            yield from _archive_parts(
+                path, options, lambda file: chosen(file, archives=inner if notion.is_block(file.name) else None)
+            )
 
     about = "a ZIP archive of files in these formats"
     own = Importer("files", about, _knows, read, _columns, parts, _places)
@@ -148,7 +153,9 @@ class _Member(Document):
 
 def _columns(path: Path, options: Options) -> Sequence[Column]:
     """The columns of the first tables of a bundle, each name once."""
-    names = [name for name in _names(path) if name.lower().removesuffix(".gz").endswith((".csv", ".tsv"))][:_MAX_TABLES]
+    every = _names(path)
+    tables = (name for name in every if name.lower().removesuffix(".gz").endswith((".csv", ".tsv")))
+    names = [name for name in tables if not notion.is_database(name, every)][:_MAX_TABLES]
     found: dict[str, Column] = {}
     with contextlib.ExitStack() as stack:
         archive = stack.enter_context(zipfile.ZipFile(path)) if names and not path.is_dir() else None
@@ -165,7 +172,7 @@ def _folder_parts(folder: Path, choose: Choose) -> Generator[Part, None, None]:
         yield _notes_part(folder, notes)
     for name in names:
         if not _is_note(name):
-            yield _part(name, folder / name, choose)
+            yield _part(name, folder / name, choose, names)
 
 
 def _notes_part(folder: Path, names: Iterable[str]) -> Part:
@@ -174,7 +181,9 @@ def _notes_part(folder: Path, names: Iterable[str]) -> Part:
     return Part("documents", folder / top, documents.IMPORTER, is_nameless=not top, suffixes=documents.SUFFIXES)
 
 
-def _part(name: str, path: Path, choose: Choose) -> Part:
+def _part(name: str, path: Path, choose: Choose, names: Collection[str]) -> Part:
+    if notion.is_database(name, names):
+        return notion.database_part(name, path, names)
     try:
         return Part(name, path, choose(path))
     except NotReadableError as error:
@@ -221,7 +230,7 @@ def _archive_parts(path: Path, options: Options, choose: Choose) -> Generator[Pa
             if reason := _unpack(archive, member, folder / name):
                 yield Part(name, path, reason=reason)
                 continue
-            yield _part(name, folder / name, choose)
+            yield _part(name, folder / name, choose, wanted)
             (folder / name).unlink(missing_ok=True)
 
 

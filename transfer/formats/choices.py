@@ -6,11 +6,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from memories.dates import ORDERS
 from memories.records import MemoryRecord
 from memories.vocabulary_records import is_vocabulary
 from transfer.formats.base import ColumnsError, Records, SourceRecord
 from transfer.formats.csv_table import FIELDS, field_named
-from transfer.formats.dates import ORDERS
 from transfer.formats.states import read_status
 from web.validation import reasons, shown
 

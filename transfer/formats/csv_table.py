@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from memories.dates import DAY_FIRST, MONTH_FIRST, DateOrder, date_value, read_moment
 from text.analysis import fold
 from transfer.formats.base import (
     Column,
@@ -26,7 +27,6 @@ from transfer.formats.base import (
     damage_text,
     read_guarded,
 )
-from transfer.formats.dates import DAY_FIRST, MONTH_FIRST, DateOrder, date_value, read_moment
 from transfer.formats.drafts import Draft, listed
 from transfer.formats.importer import Importer
 from transfer.formats.languages import FIELD_WORDS

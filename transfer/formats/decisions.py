@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from transfer.formats.dates import AmbiguousDateError, date_value
+from memories.dates import AmbiguousDateError, date_value
 from transfer.formats.languages import DATE_LABELS, STATUS_HEADINGS
 from transfer.formats.states import read_status
 from web.validation import shown

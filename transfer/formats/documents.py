@@ -17,7 +17,7 @@ from typing import Any
 
 from categories.paths import MAX_DEPTH
 from text.formatting import plural
-from transfer.formats import csv_table, document_process, jsonl, markdown
+from transfer.formats import csv_table, document_process, jsonl, markdown, notion
 from transfer.formats.base import (
     NotReadableError,
     Options,
@@ -137,7 +137,8 @@ class _Documents:
         is_vault = (self.tree.root / markdown.VAULT).is_dir()
         names = markdown.names_of(starts)
         rules, dates = self.options.types, self.options.dates
-        self.notes = markdown.Folder(self.project, names, is_vault, SUFFIXES, rules, dates)
+        name = markdown.name_of(self.tree.root)
+        self.notes = markdown.Folder(self.project, names, is_vault, SUFFIXES, name, rules, dates)
 
     def records(self, file: TreeFile) -> Found:
         kind = _kind_of(file.name, self.tree.start(file, markdown.START))
@@ -196,7 +197,7 @@ class _Documents:
             if part.pages and part.pages[0] > 1:
                 draft.data["source_url"] += f"#page={part.pages[0]}"
             if folders := posixpath.dirname(file.name):
-                draft.names("categories", ["/".join(folders.split("/")[:MAX_DEPTH])])
+                draft.names("categories", ["/".join(notion.folder_path(folders).split("/")[:MAX_DEPTH])])
             draft.names("authors", re.split(r"\s*;\s*|\s+and\s+", str(text.information.get("author") or "")))
             draft.names("tags", listed(text.information.get("keywords"), by_comma=True))
             if len(parts) > 1:

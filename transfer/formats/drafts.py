@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from memories.dates import AmbiguousDateError, date_value
 from memories.records import MAX_CONTENT, MAX_LIST, MAX_SUMMARY, MAX_TAG, MAX_TITLE, MAX_URL
 from transfer.formats.base import SourceRecord
-from transfer.formats.dates import AmbiguousDateError, date_value
 
 _LIMITS = {
     "content": MAX_CONTENT,

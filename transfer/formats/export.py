@@ -36,6 +36,8 @@ class Format:
     has_states: bool = True
     has_rows: bool = False
     """Whether it writes the rows of tables too."""
+    has_files: bool = False
+    """Whether it writes the files of notes that became no memories too."""
 
 
 def json_bytes(value: Any) -> bytes:

@@ -3,15 +3,15 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
+from memories.dates import AmbiguousDateError, date_value
 from memories.records import MemoryRecord
 from text.analysis import fold
-from transfer.formats.dates import AmbiguousDateError, date_value
 from transfer.formats.languages import FIELD_OF_WORD
 from transfer.formats.states import STATE_WORDS, read_status
 from web.validation import shown
@@ -25,13 +25,15 @@ _PROPERTY = re.compile(r"(?P<name>[^\W\d_][^:\n]{0,60}):[ \t]+(?P<text>\S.*)")
 _COMMA_IN_LINK = re.compile(r",(?=[^\[\]]*+\]\])")
 _WIKI = re.compile(r"!?\[\[(?P<target>[^\[\]|#^]*+)[^\[\]]*+\]\]")
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|[\s_-]+")
+# The field below which an export writes what the note has no field for.
+FURTHER = "mnemoscope"
 # Some programs put a block of their own before that of others.
 _BLOCKS = 2
 # The first characters of values that are no plain text.
 _FLOW = ("[", "{", '"', "'", "!", "|", ">", "&")
 _EMPTY = ("null", "~", "")
 # Fields in TOML between these, as Hugo has them.
-_TOML = re.compile(r"\+\+\+[ \t]*\n(?P<lines>.*?)^\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+TOML_BLOCK = re.compile(r"\+\+\+[ \t]*\n(?P<lines>.*?)^\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 # Fields of other tools -> fields of a record.
 _ALIASES = {
     "created": "created_at",
@@ -98,7 +100,7 @@ def read_front_matter(text: str) -> FrontMatter:
     """Divide a note. A block that has no fields belongs to the text, as one below a rule does."""
     found = FrontMatter()
     start = len(text) - len(text.lstrip("\n"))
-    if toml := _TOML.match(text, start):
+    if toml := TOML_BLOCK.match(text, start):
         return _read_toml(toml["lines"], text, toml.end())
     if not (match := _BLOCK.match(text, start)):
         found.body = text.strip()
@@ -117,6 +119,33 @@ def read_front_matter(text: str) -> FrontMatter:
         # It is all that the note says.
         found.body = "\n".join(line for line in lines.splitlines() if line.strip())
     return found
+
+
+class OwnField(NamedTuple):
+    """A field as a block of front matter has it: its name as it is written, and its first and last line."""
+
+    name: str
+    begin: int
+    end: int
+
+
+def block_of(text: str) -> tuple[int, int] | None:
+    """Where the lines of the first block of front matter begin and end in a text; None if it has none."""
+    match = _BLOCK.match(text, len(text) - len(text.lstrip("\n")))
+    return match.span("lines") if match and _has_fields(match["lines"], is_further=False) else None
+
+
+def own_field(lines: Sequence[str], wanted: str) -> OwnField | None:
+    """The lines of a block that give a field of a record: those that count of several."""
+    found: list[OwnField] = []
+    for number, line in enumerate(lines):
+        if match := _FIELD.fullmatch(line.rstrip()):
+            found.append(OwnField(match["name"], number, number + 1))
+        elif found and (line[:1] in (" ", "\t", "-", "]", "}")) and line.strip():
+            found[-1] = found[-1]._replace(end=number + 1)
+    fitting = [one for one in found if field_of(one.name.strip("\"' ")) == wanted or one.name == wanted]
+    # YAML takes the last of fields of one name.
+    return min(reversed(fitting), key=lambda one: _rank(one.name.strip("\"' ")), default=None)
 
 
 def _read_toml(lines: str, text: str, end: int) -> FrontMatter:
@@ -161,7 +190,8 @@ def _fields_of_lines(lines: str, notes: list[str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, part in _parts_of_lines(lines, notes):
         try:
-            value = _loaded(part) if "\n" in part or part[:1] in _FLOW else _text_of(part)
+            is_structure = "\n" in part or part[:1] in _FLOW or name == FURTHER
+            value = _loaded(part) if is_structure else _text_of(part)
         except (yaml.YAMLError, RecursionError):
             value = _text_of(part)
         fields.setdefault(name, value)
@@ -284,6 +314,14 @@ def record_fields(found: FrontMatter, order: str) -> dict[str, Any]:
     return data | ({"front_matter": changed} if changed else {})
 
 
+def further_fields(own: Mapping[str, Any], order: str, notes: list[str]) -> dict[str, Any]:
+    """The fields that an export writes below `mnemoscope`: these count instead of the note's own, also empty ones."""
+    read = record_fields(FrontMatter(dict(own), notes=notes), order)
+    named = {field_of(name): value for name, value in own.items()}
+    empty = {key: None for key, value in named.items() if key and key not in read and value in (*_EMPTY, [], None)}
+    return {key: value for key, value in (empty | read).items() if key in named and key not in ("id", "content")}
+
+
 def _rank(name: str) -> int:
     """The order in which fields count: a name of our own before one of another tool, and the least certain last."""
     key = name.strip().lower()
@@ -371,7 +409,7 @@ def _date_of(name: str, value: Any, order: str, notes: list[str]) -> Any:
 
 
 def _number_of(name: str, value: Any, notes: list[str]) -> Any:
-    if isinstance(value, str):
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
         try:
             if 0 <= float(value) <= 1:
                 return value

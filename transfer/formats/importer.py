@@ -91,9 +91,10 @@ class Part:
                         continue
                     location = record.location if is_folder else f"{self.name} {record.location}"
                     if isinstance(record, SourceRecord):
-                        yield replace(record, location=location, data=self._data(record, options))
-                    else:
-                        yield replace(record, location=location)
+                        record = replace(record, data=self._data(record, options))
+                    if record.file and self.is_nameless:
+                        record = replace(record, file=replace(record.file, vault=""))
+                    yield replace(record, location=location)
         except ColumnsError as error:
             yield RefusedRecord(self.name, str(error).replace(f"{self.path}: ", ""))
         except ImportFailedError as error:

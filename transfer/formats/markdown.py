@@ -13,7 +13,7 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -21,9 +21,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from categories.paths import MAX_DEPTH
+from memories.dates import DateOrder, date_value, read_moment
 from memories.records import MAX_CONTENT, MAX_LIST, MAX_TAG
 from text.highlight import first_heading, heading_text
-from transfer.formats import claude_code
+from transfer.formats import claude_code, notion
 from transfer.formats.base import (
     ImportFailedError,
     NotReadableError,
@@ -34,10 +35,11 @@ from transfer.formats.base import (
     UnreadableFileError,
     read_guarded,
 )
-from transfer.formats.dates import DateOrder, date_value, read_moment
 from transfer.formats.decisions import decision_fields
-from transfer.formats.front_matter import page_properties, read_front_matter, record_fields
+from transfer.formats.front_matter import FURTHER, further_fields, page_properties, read_front_matter, record_fields
 from transfer.formats.importer import Following, Importer
+from transfer.formats.note_files import note_file_of
+from transfer.formats.sessions import folder_name
 from transfer.formats.sources import encoding_of
 from transfer.formats.trees import FileTree, TreeFile, is_skipped, storable_name
 from transfer.formats.type_rules import type_by_rule
@@ -79,7 +81,7 @@ _RELATION = re.compile(
 _TITLE = re.compile(r"^ {0,3}#[ \t]+(?P<text>\S.*)$|^(?P<underlined>\S.*)\n=+[ \t]*$", re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?-->")
 _OBSERVATIONS_HEADING = re.compile(r"^#{1,6}[ \t]+Observations[ \t]*$", re.MULTILINE | re.IGNORECASE)
-_ALIAS = re.compile(r"^alias(?:es)?:", re.MULTILINE)
+_ALIAS = re.compile(r"^[ \t]*alias(?:es)?:", re.MULTILINE)
 _INLINE_TAG = re.compile(r"(?:(?<=\s)|^)#(?P<tag>[\w/-]*[^\W\d][\w/-]*)", re.MULTILINE)
 VAULT = ".obsidian"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
@@ -88,8 +90,6 @@ _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<text>\S.{0,200})$", re.MULTILINE)
 _NUMBERED = re.compile(r"(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})(?=[-_. ]|$)", re.IGNORECASE)
 _NUMBER = re.compile(r"\W*(?:adr|dr|rfc|decision)?[-_ #]*0*(?P<number>\d{1,5})\b(?!-\d\d-)", re.IGNORECASE)
 _DATED_NAME = re.compile(r"(?<!\d)(?P<year>(?:19|20)\d\d)([-_.]?)(?P<month>[01]\d)\2(?P<day>[0-3]\d)(?!\d(?!\d{3}))")
-# Exported pages of Notion have their number after the title.
-_NOTION_NAME = re.compile(r" [0-9a-f]{32}$")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _SUPERSEDES = ("supersedes", "supercedes", "replaces")
 _SUPERSEDED_BY = ("superseded-by", "superseded by", "superceded-by", "replaced-by", "replaced by")
@@ -174,7 +174,7 @@ def _reading(path: Path, options: Options, locations: Collection[str] | None = N
         nonlocal done
         names = names_of((file.name, tree.start(file, START)) for file in files)
         is_vault = (tree.folder / VAULT).is_dir()
-        folder = Folder(project, names, is_vault, rules=options.types, dates=options.dates)
+        folder = Folder(project, names, is_vault, name=name_of(path), rules=options.types, dates=options.dates)
         for file in chosen:
             yield from read_guarded(file.name, partial(read_note, tree, file, folder))
             done += 1
@@ -193,7 +193,7 @@ def project_of(path: Path) -> str:
     """The project of notes that name none: their folder, or the repository that they are about; empty for one note."""
     path = path.resolve()
     if path.name == _MEMORY_FOLDER and (about := claude_code.working_folder(path.parent)):
-        return claude_code.folder_name(about)
+        return folder_name(about)
     if path.name not in AGENT_FILES and path.parts[-2:] != (".cursor", "rules"):
         return path.name if path.is_dir() else ""
     repository = next((folder for folder in path.parents if (folder / ".git").exists()), None)
@@ -201,6 +201,12 @@ def project_of(path: Path) -> str:
         # For all repositories of somebody.
         return ""
     return (repository or next((one for one in path.parents if one.name not in _AGENT_FOLDERS), path.parent)).name
+
+
+def name_of(path: Path) -> str:
+    """The name of a folder of notes, by which an export writes them; empty for a single note."""
+    path = path.resolve()
+    return (project_of(path) if path.name == _MEMORY_FOLDER else path.name).lstrip(".") if path.is_dir() else ""
 
 
 def _cannot_be_read(error: OSError) -> None:
@@ -248,14 +254,15 @@ class NoteNames:
 class Folder:
     """A folder that is imported: its project, the names of its notes, and whether it is a vault of Obsidian.
 
-    Relative links to files with these suffixes are links between memories. `rules` give types to notes without one,
-    and `dates` tells what is first in dates that do not show it.
+    Relative links to files with these suffixes are links between memories. `name` is that of the folder, `rules` give
+    types to notes without one, and `dates` tells what is first in dates that do not show it.
     """
 
     project: str
     names: NoteNames
     is_vault: bool
     suffixes: tuple[str, ...] = SUFFIXES
+    name: str = ""
     rules: Mapping[str, str] = field(default_factory=dict)
     dates: str = ""
 
@@ -313,7 +320,9 @@ def names_of(starts: Iterable[tuple[str, bytes]]) -> NoteNames:
 
 
 def _aliases(matter: Mapping[str, Any]) -> list[str]:
-    found = [alias for name in ("aliases", "alias") for alias in _listed(matter.get(name))]
+    further = matter.get(FURTHER)
+    both = (matter, further if isinstance(further, Mapping) else {})
+    found = [alias for one in both for name in ("aliases", "alias") for alias in _listed(one.get(name))]
     return [alias.strip() for alias in found if isinstance(alias, str) and alias.strip()]
 
 
@@ -327,20 +336,22 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
 
     Raises UnreadableFileError.
     """
+    file = partial(note_file_of, relative, folder.name, text, _encoding_of_note(text), is_obsidian=folder.is_vault)
     try:
         decoded = _line_ends(text.decode(_encoding_of_note(text)).removeprefix("\ufeff"))
         found = read_front_matter(decoded.replace("\0", ""))
     except UnicodeDecodeError as error:
         reason = f"is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}; save the file as UTF-8"
-        raise UnreadableFileError(reason) from None
+        raise UnreadableFileError(reason, replace(file(body=""), project=folder.project)) from None
     if "\0" in decoded:
         found.notes.append("holds NUL characters (U+0000), which cannot be stored; they are left out")
     if not found.body:
-        raise UnreadableFileError("is empty; a memory needs a text")
+        raise UnreadableFileError("is empty; a memory needs a text", replace(file(body=""), project=folder.project))
     body = found.body
-    if _NOTION_NAME.search(posixpath.splitext(relative)[0]):
+    if notion.NUMBER.search(posixpath.splitext(relative)[0]):
         found.fields = page_properties(body) | found.fields
     bare = without_code(body)
+    further = found.fields.pop(FURTHER, None)
     data: dict[str, Any] = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative}
     data |= record_fields(found, folder.dates or folder.names.dates.order)
     notes = found.notes
@@ -352,7 +363,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
     data["content"] = body
     data["categories"] = _listed(data.get("categories"))
     if folders := posixpath.dirname(relative):
-        data["categories"].append("/".join(folders.split("/")[:MAX_DEPTH]))
+        data["categories"].append("/".join(notion.folder_path(folders).split("/")[:MAX_DEPTH]))
     own = data["links"] if isinstance(data.get("links"), list) else []
     data["links"] = [*own, *links(bare, relative, folder)]
     is_basic_memory = "permalink" in found.fields or _OBSERVATIONS_HEADING.search(bare) is not None
@@ -370,20 +381,43 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
         long = [tag for tag in tags if isinstance(tag, str) and len(tag) > MAX_TAG]
         notes += [f"tags: {tag[:40]!r}… has {len(tag):,} characters; the first {MAX_TAG} are stored" for tag in long]
     rule = _give_type(relative, data, bare, folder, notes)
+    if isinstance(further, Mapping):
+        _add_further(data, further_fields(further, folder.dates or folder.names.dates.order, notes))
     _relate(data, relative, folder.names)
     if not data.get("created_at") and (dated := date_of_name(relative)):
         data["created_at"] = dated
     volatile = frozenset(name for name in ("created_at", "updated_at") if not data.get(name))
     data |= dict.fromkeys(volatile, changed.isoformat())
     bare_path = posixpath.splitext(relative)[0]
-    called = (posixpath.basename(bare_path), bare_path, str(data["title"]), *_aliases(found.fields))
+    aliases = _aliases({**found.fields, FURTHER: further})
+    called = (posixpath.basename(bare_path), bare_path, str(data["title"]), *aliases)
     called = tuple(dict.fromkeys(map(_name_key, called)))
-    return SourceRecord(relative, data, volatile, notes=tuple(notes), is_lenient=True, rule=rule, names=called)
+    return SourceRecord(
+        relative,
+        data,
+        volatile,
+        notes=tuple(notes),
+        is_lenient=True,
+        rule=rule,
+        names=called,
+        file=file(body=body),
+    )
+
+
+def _add_further(data: dict[str, Any], further: dict[str, Any]) -> None:
+    """Give a note the fields that an export wrote into it. Its links are those of its text, and these."""
+    added = further.pop("links", None)
+    data["links"] += [one for one in (added if isinstance(added, list) else []) if isinstance(one, (str, dict))]
+    for name, value in further.items():
+        if value is not None:
+            data[name] = value
+        elif name in data:
+            data[name] = [] if isinstance(data[name], list) else ""
 
 
 def _title(relative: str, bare: str, *, is_vault: bool) -> str:
     """The title of a note that gives none: its heading, else the name of its file. Other headings are of its parts."""
-    name = _NOTION_NAME.sub("", posixpath.splitext(posixpath.basename(relative))[0])
+    name = notion.NUMBER.sub("", posixpath.splitext(posixpath.basename(relative))[0])
     # In a vault a note is called by the name of its file, unless its text begins with its heading.
     match = _TITLE.match(bare.lstrip()) if is_vault else _TITLE.search(bare)
     heading = heading_text(_COMMENT.sub("", match["text"] or match["underlined"])) if match else ""

@@ -6,10 +6,12 @@ from transfer.formats import (
     bundles,
     claude_code,
     claude_mem,
+    codex,
     concept_rag,
     conversations,
     csv_table,
     documents,
+    gemini_cli,
     git,
     graphiti,
     hindsight,
@@ -38,13 +40,16 @@ _FORMATS = (
     mem0.IMPORTER,
     conversations.IMPORTER,
     claude_code.IMPORTER,
+    codex.IMPORTER,
+    gemini_cli.IMPORTER,
     documents.IMPORTER,
     markdown.IMPORTER,
     jsonl.IMPORTER,
     csv_table.IMPORTER,
 )
 # Several files that were uploaded together, or a ZIP archive of files in these formats.
-BUNDLE = bundles.bundle_importer(_FORMATS)
+# Exports of Notion have archives inside, which have no further ones.
+BUNDLE = bundles.bundle_importer(_FORMATS, bundles.bundle_importer(_FORMATS))
 IMPORTERS = (*_FORMATS, BUNDLE)
 
 

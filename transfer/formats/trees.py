@@ -13,7 +13,9 @@ from typing import IO, cast
 
 from transfer.formats.base import ImportFailedError, NotReadableError, UnreadableFileError
 
-_SKIPPED = frozenset({"node_modules", "__MACOSX"})
+# The file in which an export describes itself.
+EXPORT_REPORT = "mnemoscope-export.txt"
+_SKIPPED = frozenset({"node_modules", "__MACOSX", EXPORT_REPORT})
 # Errors of damaged, encrypted and strangely packed files; what is not implemented is a RuntimeError.
 UNREADABLE = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, UnicodeDecodeError)
 

@@ -137,11 +137,25 @@ def test_patch_changes_what_it_names_and_leaves_the_rest(caller, stored):
     assert response.json()["updated_at"] > stored["updated_at"]
 
 
+def test_patch_moves_a_memory_to_a_project_that_the_key_may_write(caller, stored):
+    Project.objects.create(slug="web", name="web")
+    path = f"/api/memories/{stored['id']}"
+    own = Caller(key(["read", "write"], Project.objects.get(slug="backend")).raw)
+    assert own.send("patch", path, {"project": "web"}).status_code == 422
+    moved = caller.send("patch", path, {"project": "web", "valid_to": "2027-01-01T00:00:00Z"})
+    assert (moved.status_code, moved.json()["memory"]["project"]) == (200, "web")
+    assert caller.get("/api/search?q=retries&project=backend").json()["total"] == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "detail"),
     [
         pytest.param({"content": ""}, "content: is empty", id="no text"),
-        pytest.param({"project": "elsewhere"}, "project: a memory stays in its project", id="another project"),
+        pytest.param(
+            {"project": "elsewhere"},
+            "project: there is no project 'elsewhere'",
+            id="another project",
+        ),
         pytest.param({"superseded_by": "nobody"}, "superseded_by: 'nobody' is not a memory", id="unknown successor"),
         pytest.param({"valid_to": "1999-01-01"}, "valid_to: is before valid_from", id="ends before it begins"),
         pytest.param({"created_at": None}, "created_at: cannot be empty", id="no date"),

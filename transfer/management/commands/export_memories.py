@@ -54,7 +54,7 @@ class Command(BaseCommand):
         ids = _found(options["query"], viewer) if options["query"] else None
         chosen = FORMATS[options["format"]]
         states = () if chosen.has_states or ids is not None else SearchQuery().default_states
-        selection = Selection(viewer, options["project"], ids, states, chosen.has_rows)
+        selection = Selection(viewer, options["project"], ids, states, chosen.has_rows, chosen.has_files)
         if options["file"] == "-" and not chosen.is_text:
             raise CommandError(f"--format {options['format']} writes a {chosen.suffix.upper()} file: name the file.")
         with _opened(options["file"], self.stdout) as write, one_state():

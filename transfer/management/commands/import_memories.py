@@ -18,16 +18,17 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 
 from access.viewer import command_viewer
+from memories.dates import ORDERS
 from memories.models import FollowedSource, ImportBatch
 from text.formatting import memories, plural
 from transfer.discover import discoveries
 from transfer.follow.queries import sources_read
 from transfer.follow.services import source_new, source_stop
 from transfer.follow.sync import Choices, source_sync
+from transfer.follow.write_back import check_writable, write_back_set
 from transfer.formats.base import ColumnsError, ImportFailedError, Options, RefusedRecord
 from transfer.formats.choices import check_choices
 from transfer.formats.csv_table import columns_check
-from transfer.formats.dates import ORDERS
 from transfer.formats.importer import Importer
 from transfer.formats.registry import IMPORTERS, importer_for, importer_named
 from transfer.renames import archive_gone
@@ -103,6 +104,11 @@ class Command(BaseCommand):
             action="store_true",
             help="Import the paths, and keep up with them: what is new, changed or gone there changes here too.",
         )
+        parser.add_argument(
+            "--write-back",
+            action="store_true",
+            help="With --follow: write edits made here into the notes of the folder, also of one that is followed.",
+        )
         parser.add_argument("--unfollow", action="store_true", help="Follow the paths no longer; their memories stay.")
         parser.add_argument("--list", action="store_true", help="List the imports so far, and the followed sources.")
         parser.add_argument(
@@ -152,6 +158,8 @@ class Command(BaseCommand):
         )
         if options["follow"] and (refused := [name for name in _NOT_FOLLOWED if options[name]]):
             raise CommandError(f"--follow cannot be used with --{refused[0].replace('_', '-')}.")
+        if options["write_back"] and not options["follow"]:
+            raise CommandError("--write-back belongs to --follow: a folder that is imported once is not written to.")
         failures: list[str] = []
         with _report_file(options["report"]) as report:
             for text in options["paths"]:
@@ -160,28 +168,40 @@ class Command(BaseCommand):
                     importer = importer_named(options["format"]) if options["format"] else importer_for(path)
                     if choices.columns:
                         columns_check(importer.columns(path, Options()), choices.columns)
-                    self._import_one(path, importer, choices, report, follow=options["follow"])
+                    self._import_one(path, importer, choices, report, options)
                 except ImportFailedError as error:
                     failures.append(str(error))
         if failures:
             raise CommandError("\n".join(failures))
 
     def _import_one(
-        self, path: Path, importer: Importer, choices: ImportChoices, report: "IO[str] | None", *, follow: bool
+        self,
+        path: Path,
+        importer: Importer,
+        choices: ImportChoices,
+        report: "IO[str] | None",
+        options: dict[str, Any],
     ) -> None:
         def refused(refusal: RefusedRecord) -> None:
             if report:
                 line = {"source": str(path), "location": refusal.location, "reason": refusal.reason}
                 report.write(json.dumps(line, ensure_ascii=False) + "\n")
 
-        if follow:
+        if options["follow"]:
+            if options["write_back"] and (known := FollowedSource.objects.filter(path=str(path.resolve())).first()):
+                write_back_set(known, on=True)
+                self.console.print(f"Edits are written back to {path}, as long as the server runs.", markup=False)
+                return
             source = source_new(
                 path=path,
                 importer=importer,
                 project=choices.project,
                 viewer=command_viewer(),
                 read_as={"values": choices.values, "types": choices.types, "dates": choices.dates},
+                write_back=options["write_back"],
             )
+            if source.writes_back:
+                check_writable(source)
             with self._progress(path) as progress:
                 followed = source_sync(source, Choices(command_viewer(), progress, refused))
             if followed:
@@ -331,7 +351,8 @@ class Command(BaseCommand):
                 f"{source.read_at:%Y-%m-%d %H:%M}" if source.read_at else "",
                 f"{getattr(source, 'open_conflicts', 0):,}",
                 source.error
-                or (f"{source.gone_waiting:,} gone: asks what to do" if source.gone_waiting else "followed"),
+                or (f"{source.gone_waiting:,} gone: asks what to do" if source.gone_waiting else "")
+                or ("followed, written back to" if source.writes_back else "followed"),
             )
         self.console.print(table)
 

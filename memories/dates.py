@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache
 from pathlib import Path
 
@@ -53,11 +53,11 @@ class AmbiguousDateError(ValueError):
     """A date whose first number may be its day or its month."""
 
 
-def read_moment(value: object, order: str = "", *, is_cell: bool = False) -> datetime | None:
+def read_moment(value: object, order: str = "", *, is_cell: bool = False, zone: tzinfo = UTC) -> datetime | None:
     """A point in time from any usual way to write one. `order` tells whether the day or the month is first.
 
-    A number in a cell of a table may be the day of a spreadsheet. Raises ValueError, and AmbiguousDateError without an
-    order that is needed.
+    Without an offset it is one of `zone`. A number in a cell of a table may be the day of a spreadsheet. Raises
+    ValueError, and AmbiguousDateError without an order that is needed.
     """
     if not isinstance(value, str):
         return parse_moment(value)
@@ -65,22 +65,23 @@ def read_moment(value: object, order: str = "", *, is_cell: bool = False) -> dat
     if is_cell and _SERIAL.fullmatch(text):
         return _SERIALS_BEGIN + timedelta(days=float(text.replace(",", ".")))
     if match := _DIGITS.fullmatch(text):
-        return _of_parts(value, *(int(part or 0) for part in match.groups()))
+        return _of_parts(value, zone, *(int(part or 0) for part in match.groups()))
     if len(text) in (16, 19) and text.isdecimal():
         # Microseconds or nanoseconds.
         return parse_moment(int(text[:13]))
     if _SCIENTIFIC.fullmatch(text):
         return parse_moment(int(float(text.replace(",", "."))))
     if match := _MONTH.fullmatch(text):
-        return _of_parts(value, int(match["year"] or match["iso_year"]), int(match["month"] or match["iso_month"]), 1)
+        year, month = int(match["year"] or match["iso_year"]), int(match["month"] or match["iso_month"])
+        return _of_parts(value, zone, year, month, 1)
     if _FRACTION.fullmatch(text):
         raise _no_date(value)
     try:
-        return parse_moment(value)
+        return parse_moment(value, zone=zone)
     except ValueError:
         if len(text) > _LONGEST:
             raise
-        return _spelled_moment(value, order)
+        return _spelled_moment(value, order, zone)
 
 
 def date_value(value: object, order: str = "", *, is_cell: bool = False) -> object:
@@ -135,7 +136,7 @@ class DateOrder:
         return self.unclear if not self.order else ""
 
 
-def _spelled_moment(value: str, order: str) -> datetime:
+def _spelled_moment(value: str, order: str, zone: tzinfo) -> datetime:
     text = unicodedata.normalize("NFKC", value).casefold().strip(" \t\"'[]<>")
     text = text.replace("年", "-").replace("月", "-").replace("日", "").replace(" o'clock", "")
     clock = _CLOCK.search(text)
@@ -146,7 +147,7 @@ def _spelled_moment(value: str, order: str) -> datetime:
         year, month, day = _numeric_day(match, value, order)
     else:
         year, month, day = _worded_day(text, value)
-    return _at_time(_of_parts(value, year, month, day), clock, value)
+    return _at_time(_of_parts(value, zone, year, month, day), clock, value)
 
 
 def _numeric_day(match: re.Match[str], value: str, order: str) -> tuple[int, int, int]:
@@ -203,9 +204,9 @@ def _full_year(digits: str) -> int:
     return year + (2000 if year < _CENTURY else 1900)
 
 
-def _of_parts(value: str, *parts: int) -> datetime:
+def _of_parts(value: str, zone: tzinfo, *parts: int) -> datetime:
     try:
-        return datetime(*parts, tzinfo=UTC)  # type: ignore[arg-type,misc]
+        return datetime(*parts, tzinfo=zone)  # type: ignore[arg-type,misc]
     except ValueError:
         raise _no_date(value) from None
 
@@ -217,11 +218,11 @@ def _at_time(day: datetime, clock: re.Match[str] | None, value: str) -> datetime
     if clock["half"]:
         hour = hour % 12 + (12 if clock["half"] == "p" else 0)
     second = min(int(clock["second"] or 0), 59)
-    zone = (clock["zone"] or "").removeprefix("utc").removeprefix("gmt")
-    at = UTC
-    if zone[:1] in ("+", "-"):
-        offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
-        at = timezone(-offset if zone[0] == "-" else offset)
+    offset_text = (clock["zone"] or "").removeprefix("utc").removeprefix("gmt")
+    at = UTC if clock["zone"] else day.tzinfo
+    if offset_text[:1] in ("+", "-"):
+        offset = timedelta(hours=int(offset_text[1:3]), minutes=int(offset_text[-2:]))
+        at = timezone(-offset if offset_text[0] == "-" else offset)
     try:
         return day.replace(hour=hour, minute=int(clock["minute"]), second=second, tzinfo=at)
     except ValueError:
