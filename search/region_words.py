@@ -15,7 +15,7 @@ from text.analysis import TOKEN, analyse_token, fold, is_stopword, is_unspaced
 from web.sql import fetch_column
 
 # Characters of a text that are read, and words in a name.
-_READ, _WORDS = 500, 2
+_READ, _WORDS = 300, 2
 # Words that are looked at for each place, and the share of its texts that must have one.
 _CANDIDATES, _LEAST_SHARE = 30, 0.12
 _SHORTEST, _LONGEST = 3, 24
