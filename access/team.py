@@ -19,7 +19,7 @@ _SITE = re.compile(r"https://([\w-]+\.)+[\w-]+(:\d{1,5})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class SettingCheck:
+class SetupCheck:
     """A condition, whether it holds, and the settings to write if it does not. `is_needed`: nothing works without."""
 
     holds: bool
@@ -36,7 +36,7 @@ class SettingCheck:
 class TeamStep:
     key: str
     title: str
-    checks: tuple[SettingCheck, ...]
+    checks: tuple[SetupCheck, ...]
 
     @property
     def is_done(self) -> bool:
@@ -112,29 +112,25 @@ def wanted_site(text: str) -> str:
     return address
 
 
-def _address(state: SiteState, address: str) -> Iterator[SettingCheck]:
+def _address(state: SiteState, address: str) -> Iterator[SetupCheck]:
     lines = (f"PUBLIC_URL={address}",)
     if not state.public_url:
         now = f"PUBLIC_URL is not set: links have the address by which you came, {state.reached}."
-        yield SettingCheck(False, now, lines)
+        yield SetupCheck(False, now, lines)
     else:
         reach = reach_of(state.public_url)
         if reach is Reach.ANYWHERE:
-            yield SettingCheck(
-                True, f"PUBLIC_URL is {state.public_url}, as in links, invitations and texts for agents."
-            )
+            yield SetupCheck(True, f"PUBLIC_URL is {state.public_url}, as in links, invitations and texts for agents.")
         else:
-            yield SettingCheck(
-                False, f"PUBLIC_URL is {state.public_url}: {reach.value}.", lines, reach is Reach.MACHINE
-            )
+            yield SetupCheck(False, f"PUBLIC_URL is {state.public_url}: {reach.value}.", lines, reach is Reach.MACHINE)
         is_same = urlsplit(state.public_url).netloc == urlsplit(state.reached).netloc
-        yield SettingCheck(
+        yield SetupCheck(
             is_same,
             f"You came by {state.reached}."
             + ("" if is_same else " Open the address of PUBLIC_URL once: if this page shows there, it works."),
             is_needed=False,
         )
-    yield SettingCheck(
+    yield SetupCheck(
         state.has_secret,
         "SECRET_KEY is set."
         if state.has_secret
@@ -144,44 +140,44 @@ def _address(state: SiteState, address: str) -> Iterator[SettingCheck]:
         is_needed=False,
     )
     if state.debug:
-        yield SettingCheck(False, "DEBUG is on: errors show settings and code to everybody.", ("DEBUG=0",))
+        yield SetupCheck(False, "DEBUG is on: errors show settings and code to everybody.", ("DEBUG=0",))
 
 
-def _https(state: SiteState) -> Iterator[SettingCheck]:
-    yield SettingCheck(
+def _https(state: SiteState) -> Iterator[SetupCheck]:
+    yield SetupCheck(
         state.behind_proxy,
         "BEHIND_TLS_PROXY is on: the proxy says by X-Forwarded-Proto whether a request came by HTTPS."
         if state.behind_proxy
         else "BEHIND_TLS_PROXY is off: what a proxy says of HTTPS is ignored.",
         ("BEHIND_TLS_PROXY=1",),
     )
-    yield SettingCheck(
+    yield SetupCheck(
         state.is_secure,
         "This request came by HTTPS."
         if state.is_secure
         else f"This request came without HTTPS, by {state.reached}."
         + (" Either you went past the proxy, or it does not send X-Forwarded-Proto." if state.behind_proxy else ""),
     )
-    yield SettingCheck(
+    yield SetupCheck(
         state.secure_cookies,
         f"SECURE_COOKIES is {'on' if state.secure_cookies else 'off: cookies are sent without HTTPS too'}.",
         ("SECURE_COOKIES=1",) if state.behind_proxy else (),
     )
     if state.behind_proxy and is_loopback(state.client):
-        yield SettingCheck(
+        yield SetupCheck(
             False,
             f"Requests seem to come from {state.client}. Unless you sit at the server, the proxy does not send"
             " X-Forwarded-For: wrong passwords of one person then lock out all.",
             is_needed=False,
         )
-    yield SettingCheck(
+    yield SetupCheck(
         True,
         f"FORWARDED_ALLOW_IPS is {state.proxies}: what these addresses say of clients is trusted."
         if state.proxies
         else "FORWARDED_ALLOW_IPS is not set: a proxy on this machine alone is trusted. For one on another machine,"
         " write its address, and let no other machine reach the port.",
     )
-    yield SettingCheck(
+    yield SetupCheck(
         state.hsts_seconds > 0,
         f"HSTS_SECONDS is {state.hsts_seconds:,}: browsers use HTTPS only."
         if state.hsts_seconds
@@ -191,9 +187,9 @@ def _https(state: SiteState) -> Iterator[SettingCheck]:
     )
 
 
-def _sign_in(state: SiteState, address: str) -> Iterator[SettingCheck]:
+def _sign_in(state: SiteState, address: str) -> Iterator[SetupCheck]:
     count = state.admins_with_password
-    yield SettingCheck(
+    yield SetupCheck(
         bool(count),
         f"{count} {'person who administers' if count == 1 else 'people who administer'} everything can sign in with a"
         " password."
@@ -201,9 +197,9 @@ def _sign_in(state: SiteState, address: str) -> Iterator[SettingCheck]:
         else "Nobody who administers everything has a password: links of the terminal are the only way in.",
     )
     if state.oidc_issuer:
-        yield SettingCheck(True, f"OIDC_ISSUER is {state.oidc_issuer}: people sign in with their accounts there.")
+        yield SetupCheck(True, f"OIDC_ISSUER is {state.oidc_issuer}: people sign in with their accounts there.")
         domains = ", ".join(state.oidc_domains)
-        yield SettingCheck(
+        yield SetupCheck(
             bool(domains),
             f"OIDC_ALLOWED_DOMAINS lets in {domains}."
             if domains
@@ -211,7 +207,7 @@ def _sign_in(state: SiteState, address: str) -> Iterator[SettingCheck]:
             (f"OIDC_ALLOWED_DOMAINS={'.'.join((urlsplit(address).hostname or '').split('.')[-2:])}",),
             is_needed=False,
         )
-        yield SettingCheck(
+        yield SetupCheck(
             state.gives_roles,
             "OIDC_ROLES gives roles by what the provider says."
             if state.gives_roles
@@ -219,7 +215,7 @@ def _sign_in(state: SiteState, address: str) -> Iterator[SettingCheck]:
             is_needed=False,
         )
     others = state.people > 1 or state.invitations > 0
-    yield SettingCheck(
+    yield SetupCheck(
         others,
         f"{state.people:,} {'account' if state.people == 1 else 'accounts'}, and {state.invitations:,} open"
         f" {'invitation' if state.invitations == 1 else 'invitations'}."

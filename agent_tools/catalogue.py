@@ -479,7 +479,8 @@ FURTHER = (
         "curate",
         "Edit the vocabulary. create, edit: term or name, description, type, aliases, weight, memories. relate: term,"
         " how, other; of entities with fact, evidence (ids); remove ends it. rename: term, name. alias: add, remove."
-        " move: category, parent. merge: sources, target.",
+        " move: category, parent. merge: sources, target. retag: memories by query or ids, first with dry_run, then"
+        " with its token.",
         vocabulary_tools.curate,
         CURATED,
         {

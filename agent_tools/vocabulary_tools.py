@@ -26,8 +26,9 @@ from agent_tools.rendering import (
     warning_lines,
 )
 from categories.queries import Term
+from curation.plan import Plan
 from curation.queries import TermNotFoundError, similar_names
-from curation.schemas import Alias, Create, Edit, Merge, Move, Operation, Relate, Rename
+from curation.schemas import Alias, Create, Edit, Merge, Move, Operation, Relate, Rename, Retag
 from curation.services import MadeRow, curation_apply, curation_plan
 from explorer.graph.labels import AroundRequest, PathRequest
 from explorer.graph.neighbourhood import Edge, Neighbourhood, NodeDetail, node_detail, node_neighbourhood
@@ -38,14 +39,16 @@ from search.listings import facet_page
 from search.query import SearchQuery
 from search.result import FacetListing, HitDetail
 from search.run import run
+from text.highlight import cut_title
 from web.params import Params, Value
 from web.validation import Problem
 
 # The operations of curation that need no preview.
 OPERATIONS: dict[str, type[Operation]] = {
-    operation.verb: operation for operation in (Create, Edit, Relate, Rename, Alias, Move, Merge)
+    operation.verb: operation for operation in (Create, Edit, Relate, Rename, Alias, Move, Merge, Retag)
 }
 _VALUES = 50
+_PREVIEWED = 20
 _NEIGHBOURS = 10
 _COUNTED = 6
 _SHARED = 10
@@ -216,13 +219,19 @@ def curate(arguments: Arguments, viewer: Viewer) -> str:
         wrong = f"{str(verb)[:40]!a} is unknown"
         raise wrong_argument("operation", wrong, f"write one of {', '.join(OPERATIONS)}")
     operation = read_model(model, given)
+    is_previewed = isinstance(operation, Retag)
+    if is_previewed and not (operation.dry_run or operation.token):
+        first = "call it with dry_run first, show the user its counts, and send the token of that plan"
+        raise wrong_argument("token", "is missing, and this changes many memories at once", first)
     made: tuple[MadeRow, ...] = ()
+    undo: dict[str, str] = {}
     try:
         if operation.dry_run:
             plan = curation_plan(operation=operation, viewer=viewer)
         else:
             applied = curation_apply(operation=operation, viewer=viewer)
             plan, made = applied.plan, applied.made
+            undo = {"undo": f"restore(forgotten={applied.curation.pk})"} if is_previewed else {}
     except TermNotFoundError as error:
         error.did_you_mean = similar_names(error, viewer)
         raise
@@ -231,5 +240,18 @@ def curate(arguments: Arguments, viewer: Viewer) -> str:
     row |= {"made": joined(f"{one.kind} #{one.id}" for one in made)} if made else {}
     row |= {"refused": "; ".join(plan.refusals)} if plan.refusals else {}
     row["memories"] = plan.memories
+    if is_previewed and operation.dry_run:
+        row |= _preview_of(plan)
+    row |= undo
     lines = [" ".join(filter(None, (line.what, line.before and f"{line.before} →", line.after))) for line in plan.lines]
     return encode(row | ({"changes": lines} if lines else {}), "toon")
+
+
+def _preview_of(plan: Plan) -> dict[str, Any]:
+    """How many memories a change of many would give which values, with examples."""
+    counts = [
+        f"{one.moved} {one.kind}: {one.source or 'none'} → {one.target or 'none'}" for one in plan.figures[:_PREVIEWED]
+    ]
+    examples = [f"#{one.id} {cut_title(one.title)}" for one in plan.examples]
+    row: dict[str, Any] = {"unchanged": plan.unchanged, "not_writable": plan.not_writable, "counts": counts}
+    return row | {"examples": examples} | ({} if plan.refusals else {"token": plan.token})

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import log
 
 from django.db.models.functions import Left
 
@@ -14,7 +15,7 @@ from text.analysis import TOKEN, analyse_token, fold, is_stopword, is_unspaced
 from web.sql import fetch_column
 
 # Characters of a text that are read, and words in a name.
-_READ, _WORDS = 500, 2
+_READ, _WORDS = 300, 2
 # Words that are looked at for each place, and the share of its texts that must have one.
 _CANDIDATES, _LEAST_SHARE = 30, 0.12
 _SHORTEST, _LONGEST = 3, 24
@@ -43,6 +44,11 @@ class _Words:
         for key, spelling in words.items():
             self.spellings.setdefault(key, Counter())[spelling] += 1
 
+    @property
+    def common(self) -> list[str]:
+        """The words that enough texts have to be in a name."""
+        return [key for key, count in self.counts.items() if count >= max(2, _LEAST_SHARE * self.texts)]
+
     def spelling(self, key: str) -> str:
         """The usual one; of equally usual ones that with the fewest capitals."""
         return min(self.spellings[key].items(), key=lambda one: (-one[1], sum(map(str.isupper, one[0])), one[0]))[0]
@@ -59,9 +65,12 @@ def name_places(places: Sequence[Sequence[int]], others: Collection[int], projec
         pk: (dict(_words_of(f"{title}\n{summary}\n{content}", language)), dict(_words_of(title, language)))
         for pk, title, summary, content, language in texts
     }
-    everywhere = _count(words.values())
-    counted = [_count(words[pk] for pk in place if pk in words) for place in places]
-    ranked = [_rank(own, everywhere) for own in counted]
+    everywhere = _count_words(words.values())
+    counted = [_count_words(words[pk] for pk in place if pk in words) for place in places]
+    spread = Counter(key for own in counted for key in own.common)
+    ranked = [
+        _rank(own, everywhere, {key: log((1 + len(places)) / spread[key]) for key in own.common}) for own in counted
+    ]
     # In lower case, as the lists have them.
     candidates = {own.spelling(key).lower() for own, keys in zip(counted, ranked, strict=True) for key in keys}
     empty = set(fetch_column(_EMPTY_WORDS, [sorted(candidates)]))
@@ -72,7 +81,7 @@ def name_places(places: Sequence[Sequence[int]], others: Collection[int], projec
     return names
 
 
-def _count(texts: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) -> _Words:
+def _count_words(texts: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) -> _Words:
     found = _Words()
     for words, of_title in texts:
         found.add(words)
@@ -80,18 +89,17 @@ def _count(texts: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) -> _Wor
     return found
 
 
-def _rank(own: _Words, everywhere: _Words) -> list[str]:
-    """The words of a place that say most about it first."""
+def _rank(own: _Words, everywhere: _Words, weights: Mapping[str, float]) -> list[str]:
+    """The words of a place that say most about it first. `weights` are less for words of many places."""
     others = everywhere.texts - own.texts
     scored: list[tuple[float, int, str]] = []
-    for key, count in own.counts.items():
-        if count < max(2, _LEAST_SHARE * own.texts):
-            continue
+    for key, weight in weights.items():
+        count = own.counts[key]
         elsewhere = everywhere.counts[key] - count
         is_typical = count * others > elsewhere * own.texts
         evidence = log_likelihood(count, own.texts, elsewhere, others) if is_typical else 0.0
         # Titles name the subject.
-        scored.append((evidence * (1 + own.titles[key] / count), count, key))
+        scored.append((evidence * weight * (1 + own.titles[key] / count), count, key))
     scored.sort(key=lambda one: (-one[0], -one[1], one[2]))
     return [key for *_, key in scored[:_CANDIDATES]]
 

@@ -154,8 +154,11 @@ class BrowserPage:
         known = self.found.indicators
         if known is None:
             return ""
-        filed = number(known.memories - known.uncategorised)
-        return f"{plural(known.categories, 'category', 'categories')} cover {filed} of {memories(known.memories)}"
+        listed = plural(known.categories, "category", "categories")
+        if self.found.sample:
+            # Those of the sample cover some of the memories too.
+            return listed
+        return f"{listed} cover {number(known.memories - known.uncategorised)} of {memories(known.memories)}"
 
     @property
     def indicators(self) -> list[LabelledNumber]:

@@ -309,3 +309,22 @@ def test_superseded_memory_is_restored_only_when_it_is_asked_for(ids):
     event = ask("history", id=ids["b1"])["events"][-1]["event"]
     assert "was superseded by" in refused("restore", id=ids["b1"], event=event)
     assert toon_format.decode(told("restore", id=ids["b1"], despite_successor=True))["state"] == "active"
+
+
+def test_many_memories_are_edited_after_a_preview_and_only_those_that_may_be_written(ids):
+    asked = {"operation": "retag", "query": "tag=crane", "set_type": "part", "add_authors": ["Ann"]}
+    assert "call it with dry_run first" in refused("curate", **asked)
+    preview = toon_format.decode(told("curate", **asked, dry_run=True))
+    assert preview["done"] == "nothing yet: dry_run"
+    assert any(line.endswith("→ part") for line in preview["counts"])
+    assert not Memory.objects.filter(memory_type="part").exists()
+    done = toon_format.decode(told("curate", **asked, token=preview["token"]))
+    assert (done["memories"], Memory.objects.filter(memory_type="part").count()) == (preview["memories"],) * 2
+    told("restore", forgotten=int(done["undo"].removeprefix("restore(forgotten=").rstrip(")")))
+    assert not Memory.objects.filter(memory_type="part").exists()
+    assert "plan" in refused("curate", **asked, token="0" * 32) or "changed" in refused("curate", **asked, token="0")
+    tea = viewer_of("tea", scopes=("read", "write", "curate"))
+    assert "refused" in told("curate", tea, **asked, dry_run=True)
+    assert "no project 'boat'" in told(
+        "curate", tea, operation="retag", memories=[ids["t1"]], set_project="boat", dry_run=True
+    )

@@ -1,7 +1,7 @@
 """Vaults that come in go out as the same files, with what was edited here and nothing else."""
 
 import io
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from random import Random
 
@@ -12,9 +12,11 @@ from access.viewer import command_viewer
 from memories.models import ImportBatch, Memory
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_archive, memory_create, memory_delete, memory_link, memory_update
+from memories.snapshot import MemorySnapshot
 from memories.supersession import memory_supersede
 from tests.memories.imports import run
 from tests.memories.vaults import dead_links, exported_vault, made_vault, write_vault
+from transfer.formats import note_files
 
 pytestmark = pytest.mark.django_db
 
@@ -94,7 +96,8 @@ def check_edited(tmp_path, seed):
     for path, pk in changed.items():
         here = Memory.objects.get(pk=pk)
         there = Memory.objects.get(project__slug=f"again{seed}", raw__note_file__path=path)
-        is_matter_alone = out[path].rstrip().endswith((b"---", b"..."))
+        encoding = "utf-16" if out[path][:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+        is_matter_alone = out[path].decode(encoding, errors="replace").rstrip().endswith(("---", "...", "+++"))
         for name in _COMPARED[is_matter_alone:]:
             ours, theirs = getattr(here, name), getattr(there, name)
             ours, theirs = (sorted(one) if isinstance(one, list) else one for one in (ours, theirs))
@@ -289,3 +292,11 @@ def test_an_export_has_no_files_of_projects_that_its_reader_may_not_see(tmp_path
 
 def note_of_project(slug):
     return Memory.objects.get(project__slug=slug)
+
+
+def test_each_field_of_a_memory_is_known_to_be_edited_or_not():
+    """A new field is added to `note_files`, or here if no edit of it belongs into a note."""
+    by_import = {"record_hash", "raw", "batch_id", "source", "external_id", "source_uri"}
+    by_itself = {"id", "updated_at", "state_reason"}
+    known = {*note_files._FIELDS.values(), *note_files._STATE.values()}
+    assert known | by_import | by_itself == {field.name for field in fields(MemorySnapshot)}

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 from random import Random
 
 import pytest
@@ -141,6 +142,30 @@ def test_a_write_that_ends_early_loses_nothing(notes, monkeypatch):
     assert look(notes) == (1, (0, 0, 0, 0))
     assert b"Mine." in (notes / "oolong.md").read_bytes()
     assert sorted(path.name for path in notes.iterdir()) == ["green", "oolong.md"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Other systems exchange no names.")
+def test_a_program_that_writes_in_the_last_moment_wins(notes, monkeypatch):
+    follow(notes)
+    change("Oolong", content="# Oolong\n\nMine.")
+
+    def write_meanwhile(before, now):
+        (notes / "oolong.md").write_bytes(b"Theirs.")
+        return True
+
+    monkeypatch.setattr(note_writing, "_is_same", write_meanwhile)
+    assert source_write_back(FollowedSource.objects.get(), EVERYTHING) == 0
+    assert (notes / "oolong.md").read_bytes() == b"Theirs."
+    assert look(notes) == (0, (0, 0, 0, 1))
+    assert sorted(path.name for path in notes.iterdir()) == ["green", "oolong.md"]
+
+
+def test_a_file_system_without_exchange_replaces(notes, monkeypatch):
+    monkeypatch.setattr(note_writing, "_exchange", lambda one, other: False)
+    follow(notes)
+    change("Oolong", add_tags=["new"])
+    assert look(notes) == (1, (0, 0, 0, 0))
+    assert b"[hot, new]" in (notes / "oolong.md").read_bytes()
 
 
 def test_a_crash_after_the_write_is_no_conflict(notes, monkeypatch):

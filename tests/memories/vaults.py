@@ -175,7 +175,7 @@ def dead_links(files):
         encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
         text = data.decode(encoding, errors="replace")
         for target in _WIKI.findall(text):
-            if _folded(target.strip().rstrip("\\").removesuffix(".md")) not in known:
+            if _folded(target.strip().rstrip("\\").removesuffix(".md").lstrip("/")) not in known:
                 dead.add((path, target))
         for found in _LINK.findall(text):
             target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(found.strip("<>"))))

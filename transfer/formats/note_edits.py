@@ -120,13 +120,14 @@ def _edited_values(
     if {"state", "superseded_by"} & set(fields):
         state = line["state"]
         values["state"] = around.word(state) or _word(state, line)
-        values["superseded_by"] = _link(around.successor) if state == "superseded" else ""
+        values["superseded_by"] = _link(around.successor, file.path) if state == "superseded" else ""
     # Edited files say when, where they say so at all.
     return values | {"updated_at": line["updated_at"]}
 
 
-def _link(name: str) -> str:
-    """A name as a wiki link, unless its characters would end one."""
+def _link(name: str, path: str) -> str:
+    """A name as a wiki link, unless its characters would end one. A note beside the linking one may have it too."""
+    name = f"/{name}" if name and "/" in path and "/" not in name else name
     return f"[[{name}]]" if name and not set("#|^[]") & set(name) else name
 
 

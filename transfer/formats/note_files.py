@@ -11,9 +11,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memories.snapshot import MemorySnapshot, Ref
+if TYPE_CHECKING:
+    # Formats are read by processes that have no database.
+    from memories.snapshot import MemorySnapshot
 
 NOTE_FILE = "note_file"
 # Files of notes are read up to this size; see `markdown.MAX_BYTES`.
@@ -87,7 +89,7 @@ class NoteFile:
         text = _unpack(self.whole).decode(self.encoding, errors="replace").removeprefix("\ufeff")
         return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
 
-    def edited_fields(self, memory: MemorySnapshot) -> list[str]:
+    def edited_fields(self, memory: "MemorySnapshot") -> list[str]:
         """The fields of a record that were edited since the note was imported."""
         now = _hashes(memory)
         hashed = [name for name in _FIELDS if now.get(name) != self.imported.get(name)]
@@ -182,36 +184,36 @@ def is_safe_path(path: Any) -> bool:
     return not any(step in ("", ".", "..") for step in path.split("/"))
 
 
-def with_note_file(memory: MemorySnapshot, note: NoteFile, *, edited: Collection[str] = ()) -> MemorySnapshot:
+def with_note_file(memory: "MemorySnapshot", note: NoteFile, *, edited: Collection[str] = ()) -> "MemorySnapshot":
     """A memory with the file of its note, whose fields are as they came from it, but for those that were edited."""
     imported = _imported_fields(memory)
     return with_file_as_it_is(memory, replace(note, imported=imported | dict.fromkeys(edited, _EDITED)))
 
 
-def pending_of(memory: MemorySnapshot, digest: str) -> dict[str, Any]:
+def pending_of(memory: "MemorySnapshot", digest: str) -> dict[str, Any]:
     """The `pending` of a file that is about to get the fields of a memory."""
     return {"digest": digest, "imported": _imported_fields(memory)}
 
 
-def _imported_fields(memory: MemorySnapshot) -> dict[str, Any]:
+def _imported_fields(memory: "MemorySnapshot") -> dict[str, Any]:
     imported = _hashes(memory) | {name: getattr(memory, own) for name, own in _STATE.items()}
     return {name: value for name, value in imported.items() if value is not None}
 
 
-def with_file_as_it_is(memory: MemorySnapshot, note: NoteFile) -> MemorySnapshot:
+def with_file_as_it_is(memory: "MemorySnapshot", note: NoteFile) -> "MemorySnapshot":
     """A memory with the file of its note in its raw record."""
     raw = json.loads(memory.raw) if memory.raw else {}
     return replace(memory, raw=json.dumps(raw | {NOTE_FILE: note.as_json()}, ensure_ascii=False, sort_keys=True))
 
 
-def _hashes(memory: MemorySnapshot) -> dict[str, str]:
+def _hashes(memory: "MemorySnapshot") -> dict[str, str]:
     values = {name: getattr(memory, own) for name, own in _FIELDS.items()}
     return {name: _hash_of(value) for name, value in values.items() if value not in (None, "", (), False)}
 
 
 def _hash_of(value: Any) -> str:
     if isinstance(value, tuple):
-        value = [one.id if isinstance(one, Ref) else one for one in value]
+        value = [getattr(one, "id", one) for one in value]
         value = repr(value if any(not isinstance(one, int) for one in value) else sorted(value))
     text = value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)
     return blake2b(text.encode(errors="surrogatepass"), digest_size=5).hexdigest()

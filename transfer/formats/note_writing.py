@@ -1,6 +1,7 @@
 """Replaces the files of notes: each whole or not at all, and only if it is still as it was last read."""
 
 import contextlib
+import ctypes
 import os
 import secrets
 import stat
@@ -8,6 +9,8 @@ from pathlib import Path
 
 from transfer.formats.note_files import digest_of
 
+# As Linux has them: names are relative to the working folder, and both are exchanged.
+_AT_HERE, _RENAME_EXCHANGE = -100, 2
 _TEMPORARY, _END = ".mnemoscope-", ".tmp"
 
 
@@ -38,7 +41,12 @@ def replace_note(root: Path, relative: str, *, digest: str, data: bytes) -> bool
             _write_like(temporary, data, before)
             if not _is_same(before, path.lstat()):
                 return False
-            temporary.replace(path)
+            if not _exchange(temporary, path):
+                temporary.replace(path)
+            elif digest_of(temporary.read_bytes()) != digest:
+                # Somebody wrote to it after the last look: theirs gets its name back.
+                _exchange(temporary, path)
+                return False
         finally:
             temporary.unlink(missing_ok=True)
         _store_folder(path.parent)
@@ -47,6 +55,16 @@ def replace_note(root: Path, relative: str, *, digest: str, data: bytes) -> bool
     except OSError as error:
         raise NoteNotWritableError(f"{path}: cannot be written: {error.strerror or error}.") from None
     return True
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two files at once. False if the system cannot do that."""
+    try:
+        exchange = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    except OSError:
+        return False
+    names = os.fsencode(one), os.fsencode(other)
+    return exchange is not None and exchange(_AT_HERE, names[0], _AT_HERE, names[1], _RENAME_EXCHANGE) == 0
 
 
 def _write_like(path: Path, data: bytes, like: os.stat_result) -> None:
