@@ -149,14 +149,16 @@ def without_secrets(
 ) -> SourceRecord | RefusedRecord:
     """A record whose secrets are masked, in all that is stored of it; or its refusal."""
     if isinstance(found, RefusedRecord):
-        return replace(found, reason=mask_note(found.reason))
+        file = found.file and found.file.changed_by(mask_note)
+        return replace(found, reason=mask_note(found.reason), file=file)
     chosen = policy(found.data)
     if chosen == OFF:
         return found
+    file = found.file and found.file.changed_by(mask_note)
     parts = {"data": found.data, "raw": found.raw or {}, "stored": found.stored or {}, "notes": {"": found.notes}}
     masked, marks = mask_values(parts)
     if not marks:
-        return found
+        return replace(found, file=file) if file is not found.file else found
     if chosen == REFUSE:
         return RefusedRecord(found.location, refusal_of(marks))
     note = f"secrets are masked: {', '.join(dict.fromkeys(marks))}"
@@ -166,6 +168,8 @@ def without_secrets(
         raw=masked["raw"] if found.raw is not None else None,
         stored=masked["stored"] if found.stored is not None else None,
         notes=(*masked["notes"][""], note),
+        # Its bytes are not those of the file any more, to which nothing is written then.
+        file=file and replace(file, digest=""),
     )
 
 

@@ -1,6 +1,8 @@
 """No door stores a secret: nothing of one is readable in any table afterwards, and the reply says so."""
 
+import base64
 import json
+import zlib
 
 import pytest
 from django.contrib.auth.models import User
@@ -144,3 +146,19 @@ def test_reasons_are_masked(db):
     memory_archive(memory_id=memory.pk, viewer=command_viewer(), reason=f"{KEY} leaked")
     assert Memory.objects.get().state_reason == f"{MARK} leaked"
     assert readable() == []
+
+
+def test_files_of_notes_hold_none_and_are_not_written_to(db, tmp_path):
+    vault = tmp_path / "vault"
+    vault.mkdir()
+    (vault / "a.md").write_text(f"---\n# {KEY}\ntitle: Tea\n---\nThe tea.\n", encoding="utf-8")
+    (vault / "b.md").write_bytes(f"Two kinds of lines.\r\nIt is {KEY}.\n".encode())
+    (vault / "c.md").write_text(f"---\ntitle: {KEY}\n---\n", encoding="utf-8")
+    (vault / "d.md").write_bytes(f"caf\xe9 {KEY}".encode("latin-1"))
+    run(vault)
+    assert readable() == []
+    for memory in Memory.objects.all():
+        whole = (memory.raw or {}).get("note_file", {}).get("whole", "")
+        assert KEY not in (zlib.decompress(base64.b64decode(whole)).decode() if whole else "")
+        assert "digest" not in memory.raw["note_file"]
+    assert (vault / "a.md").read_text().count(KEY) == 1

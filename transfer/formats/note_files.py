@@ -7,7 +7,7 @@ which edits made here are known. Does not use the database.
 import base64
 import json
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -78,6 +78,13 @@ class NoteFile:
     def complete(self, content: str) -> "NoteFile":
         """The file with all its bytes in itself, for a note that becomes no memory."""
         return self if self.whole else replace(self, whole=_pack(self.original(content)))
+
+    def changed_by(self, change: Callable[[str], str]) -> "NoteFile":
+        """The file with its texts changed. It is not the one that was read then, and nothing is written to that."""
+        whole = _unpack(self.whole).decode(self.encoding, "replace") if self.whole else ""
+        packed = _pack(change(whole).encode(self.encoding, "replace")) if change(whole) != whole else self.whole
+        changed = replace(self, head=change(self.head), tail=change(self.tail), whole=packed)
+        return self if changed == self else replace(changed, digest="")
 
     def read_again(self, known: "NoteFile") -> "NoteFile":
         """This file, read in place of one that is known: with the fields that came from it, or were written to it."""
