@@ -65,8 +65,8 @@ def name_places(places: Sequence[Sequence[int]], others: Collection[int], projec
         pk: (dict(_words_of(f"{title}\n{summary}\n{content}", language)), dict(_words_of(title, language)))
         for pk, title, summary, content, language in texts
     }
-    everywhere = _count(words.values())
-    counted = [_count(words[pk] for pk in place if pk in words) for place in places]
+    everywhere = _count_words(words.values())
+    counted = [_count_words(words[pk] for pk in place if pk in words) for place in places]
     spread = Counter(key for own in counted for key in own.common)
     ranked = [
         _rank(own, everywhere, {key: log((1 + len(places)) / spread[key]) for key in own.common}) for own in counted
@@ -81,7 +81,7 @@ def name_places(places: Sequence[Sequence[int]], others: Collection[int], projec
     return names
 
 
-def _count(texts: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) -> _Words:
+def _count_words(texts: Iterable[tuple[Mapping[str, str], Mapping[str, str]]]) -> _Words:
     found = _Words()
     for words, of_title in texts:
         found.add(words)
