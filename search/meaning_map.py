@@ -59,8 +59,8 @@ _MIN_SHARE, _MIN_MEMORIES = 0.3, 4
 # The radius of a region, and the least distance of two names, in squares of the coarse grid.
 _RADIUS, _APART = 4, 1.5
 _CORNERS = 12
-# Elsewhere words of the texts are names, where at least this number of memories is; the most of such names, and the memories
-# that are read for each, and for comparison.
+# Elsewhere words of the texts are names: the least number of memories near each other, the most names, and the memories
+# that are read for each one, and for comparison.
 _CROWD, _MOST_BY_WORDS, _READ_AT_EACH, _READ_ELSEWHERE = 12, 40, 40, 300
 _KEPT_VIEWS, _KEPT_SECONDS = 16, 600
 
