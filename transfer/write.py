@@ -120,7 +120,7 @@ def records_write(
 
 
 def _policy(options: WriteOptions) -> Callable[[Mapping[str, Any]], str]:
-    """What is done about secrets in a record, by the project that it goes into."""
+    """How secrets in a record are treated, by the project that it goes into."""
     policies = read_policies()
     if options.is_own:
         # It waits for no rules to be compiled.
