@@ -10,6 +10,7 @@ from access.viewer import Viewer
 from curation.schemas import Retag
 from curation.services import curation_apply, curation_undo
 from explorer.links import memory_url
+from explorer.markdown import MOST_EMBEDDED
 from explorer.memory.page import MemoryPage
 from memories.models import Memory, MemoryLink, Project
 from memories.queries import memory_details
@@ -428,6 +429,16 @@ def test_embedded_text_is_shown_to_those_alone_who_may_read_it(vault):
     memory_delete(memory_id=number("b.md"), viewer=EVERYTHING, reason="")
     assert "B text." not in body_of("a.md")
     assert f'href="{memory_url(number("b.md"))}"' in body_of("a.md")
+
+
+@pytest.mark.parametrize("between", ["\n", "\n\n"])
+def test_a_note_that_is_named_very_often_is_not_shown_each_time(vault, between):
+    vault("a.md", between.join(["![[b]]"] * 500))
+    vault("b.md", "B text.")
+    run(vault.root)
+    body = body_of("a.md")
+    assert body.count("B text.") <= MOST_EMBEDDED
+    assert body.count(f'href="{memory_url(number("b.md"))}"') == 500
 
 
 def test_long_text_that_is_embedded_is_cut(vault):
