@@ -288,6 +288,23 @@ def test_a_path_that_somebody_invented_leads_nowhere(tmp_path, jsonl, path):
     assert exported_vault("p").keys() == {"A.md", "B.md"}
 
 
+@pytest.mark.parametrize(
+    "matter",
+    [
+        "---\nlinks: [{rel: [a], target: {b: c}}, 5]\n---\n",
+        "---\ntitle: Old\nmnemoscope:\n  aliases: {a: 1}\n---\n",
+        "---\ntitle: Old\nmnemoscope:\n  aliases: [[a], {b: c}, 7]\n  links: 7\n---\n",
+        "+++\nlinks = [{rel=[1]}]\n+++\n",
+    ],
+)
+def test_edits_of_notes_with_any_front_matter_are_exported(tmp_path, matter):
+    imported(tmp_path, {"a.md": f"{matter}Text.\n".encode()})
+    changes = MemoryChanges(title="New title", links=[{"rel": "see", "target": "Tea"}])
+    memory_update(memory_id=Memory.objects.get().pk, changes=changes, viewer=EVERYTHING)
+    assert b"New title" in exported_vault("vault")["a.md"]
+    assert b"Tea" in exported_vault("vault")["a.md"]
+
+
 @pytest.mark.parametrize("year", [1, 1979, 2107, 2108, 2150, 9998])
 def test_a_memory_of_any_date_is_exported(year):
     day = datetime(year, 1, 1, tzinfo=UTC)
