@@ -141,32 +141,35 @@ def _with_embedded(
 ) -> list[Token]:
     """The tokens of a text, with those of other notes in place of the paragraphs that name them."""
     found: list[Token] = []
-    left = 0
+    left, room = 0, MOST_EMBEDDED
     for place, token in enumerate(tokens):
         if left:
             left -= 1
-        elif inner := _embedded_tokens(tokens, place, embedded, notes):
+            continue
+        parts = _embedded_parts(tokens[place + 1].content, embedded, room) if token.type == "paragraph_open" else []
+        for note, text in parts:
+            found += _tokens_of_note(note, text, notes)
+        if parts:
             # A paragraph is three tokens.
-            found, left = [*found, *inner], 2
+            left, room = 2, room - len(parts)
         else:
             found.append(token)
     return found
 
 
-def _embedded_tokens(
-    tokens: Sequence[Token], place: int, embedded: Mapping[str, EmbeddedNote], notes: Mapping[str, str]
-) -> list[Token]:
-    """The tokens of the notes that the paragraph at a place consists of; none if it has anything else."""
-    if tokens[place].type != "paragraph_open":
+def _embedded_parts(paragraph: str, embedded: Mapping[str, EmbeddedNote], most: int) -> list[tuple[EmbeddedNote, str]]:
+    """The notes that a paragraph consists of, with the parts that it names; none if it has anything else, or more."""
+    lines = paragraph.splitlines()
+    if len(lines) > most:
         return []
-    found: list[Token] = []
-    for line in tokens[place + 1].content.splitlines():
+    found: list[tuple[EmbeddedNote, str]] = []
+    for line in lines:
         match = _WIKI_LINK.fullmatch(line.strip())
         note = embedded.get(note_key(match["target"])) if match and match[0][0] == "!" else None
         text = note_part(note.text, match["part"] or "") if match and note else None
         if note is None or text is None:
             return []
-        found += _tokens_of_note(note, text, notes)
+        found.append((note, text))
     return found
 
 

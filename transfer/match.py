@@ -310,7 +310,8 @@ def edited_since_import(memory_ids: Sequence[int]) -> dict[int, str]:
             "SELECT DISTINCT ON (subject_id) subject_id, door, at FROM access_auditevent edit"
             " WHERE subject_type = 'memory' AND subject_id = ANY(%s) AND batch_id IS NULL AND id > coalesce(("
             "SELECT max(id) FROM access_auditevent import WHERE import.subject_type = 'memory'"
-            " AND import.subject_id = edit.subject_id AND import.batch_id IS NOT NULL), 0)"
+            # Other events of batches, such as of notes that are gone, replace no edits.
+            " AND import.subject_id = edit.subject_id AND import.verb = 'import'), 0)"
             " ORDER BY subject_id, id DESC",
             [list(memory_ids)],
         )
@@ -328,7 +329,7 @@ def _edited_together(memory_ids: Sequence[int]) -> dict[int, tuple[str, datetime
     rows = list(changes.values_list("memory_ids", "curation__door", "curation__at"))
     if not rows:
         return {}
-    imports = AuditEvent.objects.filter(subject_type="memory", subject_id__in=memory_ids, batch__isnull=False)
+    imports = AuditEvent.objects.filter(subject_type="memory", subject_id__in=memory_ids, verb="import")
     imported = dict(imports.order_by("subject_id").values_list("subject_id").annotate(Max("at")))
     asked = set(memory_ids)
     found = ((pk, door, at) for ids, door, at in rows for pk in asked.intersection(ids or ()))

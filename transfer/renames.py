@@ -15,11 +15,11 @@ from memories.history import value_before
 from memories.models import ImportBatch, Memory
 from memories.queries import visible_to
 from memories.storage import corpus_bump, memories_audit, one_revision, outbox_stamp, snapshots_read, snapshots_update
+from transfer.formats.note_files import NOTE_SUFFIXES
 
 # A note of fewer characters is like others by chance.
 _SHORTEST = 20
 _MOST_GONE = 5_000
-_SUFFIXES = (".md", ".markdown", ".mdc")
 _PRESENT = (Memory.State.ACTIVE, Memory.State.PROPOSED, Memory.State.SUPERSEDED)
 # The share of the notes of an earlier import that may be missing in the same source.
 _MOST_MISSING = 0.75
@@ -56,7 +56,7 @@ class Renames:
             rows = Memory.objects.filter(pk__in=list(self._ids())[:_MOST_GONE]).order_by("pk")
             found = (GoneNote(*row) for row in rows.values_list(*GoneNote._fields))
             # A note with an id of its own is known by that wherever it is: it is neither renamed nor gone.
-            self._gone = {one.id: one for one in found if one.external_id.lower().endswith(_SUFFIXES)}
+            self._gone = {one.id: one for one in found if one.external_id.lower().endswith(NOTE_SUFFIXES)}
             for one in self._gone.values():
                 self._by_content[one.project_id, one.content].append(one.id)
         return self._gone
@@ -92,7 +92,7 @@ def earlier_notes(origin: str, places: Collection[str], viewer: Viewer) -> list[
     known = set(places)
     sources: dict[int | None, list[tuple[int, bool, str]]] = defaultdict(list)
     for pk, place, name, batch_id, state in rows:
-        if name.lower().endswith(_SUFFIXES):
+        if name.lower().endswith(NOTE_SUFFIXES):
             # Two uploads of one name may be of two sources, so that each import is judged by itself.
             source = batch_id if is_upload(origin) else None
             sources[source].append((pk, place in known or name in known, state))

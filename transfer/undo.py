@@ -15,6 +15,7 @@ from categories.kinds import VOCABULARIES, VocabularyKind
 from categories.models import Category, Entity, EntityLink, LocalText, Relationship
 from categories.searched_terms import terms_refresh_all
 from categories.services import tags_written, vocabulary_lock
+from curation.models import CurationChange
 from curation.queries import merged_ids
 from curation.suggestions.obsolete import withdraw_obsolete
 from memories.changes import Kind, changes_record_many
@@ -118,6 +119,7 @@ def _refuse_edited(batch: ImportBatch, memory_ids: Sequence[int], history_until:
         " ORDER BY 1",
         [list(memory_ids), batch.pk, history_until, batch.pk],
     )
+    edited = sorted({*edited, *_edited_together(batch, memory_ids)})
     if edited:
         named = ", ".join(f"#{memory_id}" for memory_id in edited[:_NAMED])
         more = f" and {len(edited) - _NAMED:,} more" if len(edited) > _NAMED else ""
@@ -126,6 +128,21 @@ def _refuse_edited(batch: ImportBatch, memory_ids: Sequence[int], history_until:
             f"{'it' if len(edited) == 1 else 'them'}: {named}{more}. "
             "Nothing was undone."
         )
+
+
+def _edited_together(batch: ImportBatch, memory_ids: Sequence[int]) -> set[int]:
+    """Memories whose types, projects, dates, authors or validity were changed with others since: that has no events of
+    theirs.
+    """
+    # curationchange_memory_gin.
+    changes = CurationChange.objects.filter(
+        action=CurationChange.Action.COLUMNS,
+        memory_ids__overlap=list(memory_ids),
+        curation__undone_at=None,
+        curation__at__gt=batch.finished_at,
+    )
+    found = changes.values_list("memory_ids", flat=True)
+    return set(memory_ids).intersection(pk for ids in found for pk in ids or ())
 
 
 def _memories_restore(events: models.QuerySet[AuditEvent], memory_ids: set[int], batch_id: int, viewer: Viewer) -> int:

@@ -10,6 +10,7 @@ from access.viewer import Viewer
 from curation.schemas import Retag
 from curation.services import curation_apply, curation_undo
 from explorer.links import memory_url
+from explorer.markdown import MOST_EMBEDDED
 from explorer.memory.page import MemoryPage
 from memories.models import Memory, MemoryLink, Project
 from memories.queries import memory_details
@@ -366,6 +367,35 @@ def test_what_was_edited_together_stays_when_its_record_changes(vault):
     assert batch_counts(last_batch()) == (4, 0, 1, 3, 0)
 
 
+def test_undo_of_an_import_loses_nothing_that_was_edited_together_since(vault):
+    some_notes(vault, "abc")
+    run(vault.root, project="one")
+    imported, ids = last_batch(), sorted(Memory.objects.values_list("pk", flat=True))
+    Project.objects.create(slug="two", name="two")
+    moved = curation_apply(operation=Retag(memories=ids[:2], set_project="two"), viewer=EVERYTHING)
+    said = failing_run(undo=imported.pk)
+    assert f"2 memories were changed since batch {imported.pk} imported them: #{ids[0]}, #{ids[1]}." in said
+    assert Memory.objects.count() == 3
+    curation_undo(curation_id=moved.curation.pk, viewer=EVERYTHING)
+    run(undo=imported.pk)
+    assert not Memory.objects.exists()
+
+
+def test_an_edit_stays_whatever_became_of_its_note_meanwhile(vault):
+    some_notes(vault, "abcdefg")
+    run(vault.root, project="one")
+    memory_update(memory_id=number("a.md"), changes=MemoryChanges(summary="My own."), viewer=EVERYTHING)
+    curation_apply(operation=Retag(memories=[number("b.md")], set_type="decision"), viewer=EVERYTHING)
+    for name in "ab":
+        (vault.root / f"{name}.md").unlink()
+    run(vault.root, project="one", archive_gone=True)
+    some_notes(vault, "ab", "Another text about {}.")
+    said = run(vault.root, project="one")
+    assert said.count("was edited since it was imported") == 2
+    a, b = (Memory.objects.get(external_id=f"{name}.md") for name in "ab")
+    assert (a.summary, a.content[:6], b.memory_type, b.content[:6]) == ("My own.", "A note", "decision", "A note")
+
+
 def body_of(external_id, viewer=EVERYTHING):
     (detail,) = memory_details(viewer, [number(external_id)]).values()
     return str(MemoryPage.read(detail, None, viewer, {}).body)
@@ -428,6 +458,16 @@ def test_embedded_text_is_shown_to_those_alone_who_may_read_it(vault):
     memory_delete(memory_id=number("b.md"), viewer=EVERYTHING, reason="")
     assert "B text." not in body_of("a.md")
     assert f'href="{memory_url(number("b.md"))}"' in body_of("a.md")
+
+
+@pytest.mark.parametrize("between", ["\n", "\n\n"])
+def test_a_note_that_is_named_very_often_is_not_shown_each_time(vault, between):
+    vault("a.md", between.join(["![[b]]"] * 500))
+    vault("b.md", "B text.")
+    run(vault.root)
+    body = body_of("a.md")
+    assert body.count("B text.") <= MOST_EMBEDDED
+    assert body.count(f'href="{memory_url(number("b.md"))}"') == 500
 
 
 def test_long_text_that_is_embedded_is_cut(vault):

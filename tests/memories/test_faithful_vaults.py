@@ -274,12 +274,42 @@ def test_a_copy_by_json_lines_knows_the_edits(tmp_path):
     assert b"new" in before["a.md"]
 
 
-@pytest.mark.parametrize("path", ["../out.md", "/etc/out.md", "a/../../out.md", "a\\..\\out.md", "", "a//b.md", 7])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("../out.md", "/etc/out.md", "a/../../out.md", "a\\..\\out.md", "", "a//b.md", 7, "main.js", "a.md.html"),
+        *(".obsidian/plugins/one/main.js", ".claude/commands/do.md", "a/.hidden.md"),
+    ],
+)
 def test_a_path_that_somebody_invented_leads_nowhere(tmp_path, jsonl, path):
     note = {"path": path, "head": "", "vault": "..", "whole": "not base64"}
     run(jsonl({"content": "Text.", "title": "A", "project": "p", "note_file": note}))
     run(jsonl({"content": "Text 2.", "title": "B", "project": "p", "note_file": note | {"vault": "", "whole": ""}}))
     assert exported_vault("p").keys() == {"A.md", "B.md"}
+
+
+@pytest.mark.parametrize(
+    "matter",
+    [
+        "---\nlinks: [{rel: [a], target: {b: c}}, 5]\n---\n",
+        "---\ntitle: Old\nmnemoscope:\n  aliases: {a: 1}\n---\n",
+        "---\ntitle: Old\nmnemoscope:\n  aliases: [[a], {b: c}, 7]\n  links: 7\n---\n",
+        "+++\nlinks = [{rel=[1]}]\n+++\n",
+    ],
+)
+def test_edits_of_notes_with_any_front_matter_are_exported(tmp_path, matter):
+    imported(tmp_path, {"a.md": f"{matter}Text.\n".encode()})
+    changes = MemoryChanges(title="New title", links=[{"rel": "see", "target": "Tea"}])
+    memory_update(memory_id=Memory.objects.get().pk, changes=changes, viewer=EVERYTHING)
+    assert b"New title" in exported_vault("vault")["a.md"]
+    assert b"Tea" in exported_vault("vault")["a.md"]
+
+
+@pytest.mark.parametrize("year", [1, 1979, 2107, 2108, 2150, 9998])
+def test_a_memory_of_any_date_is_exported(year):
+    day = datetime(year, 1, 1, tzinfo=UTC)
+    memory_create(record=MemoryRecord(content="Text.", title="A", project="p", updated_at=day), viewer=EVERYTHING)
+    assert exported_vault("p").keys() == {"A.md"}
 
 
 def test_an_export_has_no_files_of_projects_that_its_reader_may_not_see(tmp_path):

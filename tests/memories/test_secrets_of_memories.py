@@ -18,7 +18,10 @@ from memories.refusals import ChangeRefusedError
 from memories.services import memory_archive, memory_create
 from tests.explorer.memory.test_memory_api import Caller, key
 from tests.memories.imports import run
+from tests.memories.test_write_back import change, follow
 from text.secrets import is_available
+from transfer.follow.write_back import source_write_back
+from transfer.formats.base import ImportFailedError
 from transfer.process import jobs_run
 
 pytestmark = [
@@ -162,3 +165,20 @@ def test_files_of_notes_hold_none_and_are_not_written_to(db, tmp_path):
         assert KEY not in (zlib.decompress(base64.b64decode(whole)).decode() if whole else "")
         assert "digest" not in memory.raw["note_file"]
     assert (vault / "a.md").read_text().count(KEY) == 1
+
+
+def test_an_edit_of_a_masked_note_is_not_written_and_the_reason_is_told(db, tmp_path):
+    vault = tmp_path / "vault"
+    vault.mkdir()
+    text = f"---\ntitle: Tea\n---\nIt is {KEY}.\n".encode()
+    (vault / "a.md").write_bytes(text)
+    (vault / "b.md").write_bytes(b"---\ntitle: Oolong\n---\nA tea.\n")
+    source = follow(vault)
+    change("Tea", add_tags=["new"])
+    change("Oolong", content="A better tea.")
+    for _ in range(2):
+        with pytest.raises(ImportFailedError, match=r"a\.md: holds secrets"):
+            source_write_back(source, command_viewer())
+        assert "pending" not in Memory.objects.get(title="Tea").raw["note_file"]
+    assert (vault / "a.md").read_bytes() == text
+    assert b"A better tea." in (vault / "b.md").read_bytes()

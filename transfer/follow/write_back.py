@@ -121,6 +121,10 @@ class _Writing:
                 self._write_one(line, *edited[line["stored"]["number"]])
 
     def _write_one(self, line: Line, note: NoteFile, memory: MemorySnapshot) -> None:
+        if not note.digest:
+            self.problems.append(f"{self._root / note.path}: holds secrets, masked here, and is not written to.")
+            self.waits = True
+            return
         data = edited_note(note, line, self._around(line, note))
         if digest_of(data) == note.digest:
             return

@@ -38,14 +38,13 @@ from transfer.formats.base import (
 from transfer.formats.decisions import decision_fields
 from transfer.formats.front_matter import FURTHER, further_fields, page_properties, read_front_matter, record_fields
 from transfer.formats.importer import Following, Importer
-from transfer.formats.note_files import note_file_of
+from transfer.formats.note_files import NOTE_SUFFIXES, note_file_of
 from transfer.formats.sessions import folder_name
 from transfer.formats.sources import encoding_of
 from transfer.formats.trees import FileTree, TreeFile, is_skipped, storable_name
 from transfer.formats.type_rules import type_by_rule
 
-# The last are rules of Cursor.
-SUFFIXES = (".md", ".markdown", ".mdc")
+SUFFIXES = NOTE_SUFFIXES
 # Files in which people and agents write what an agent of a repository should know.
 AGENT_FILES = ("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", "GEMINI.md", "copilot-instructions.md")
 _AGENT_FOLDERS = (".claude", ".github", ".cursor", "rules")

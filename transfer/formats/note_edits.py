@@ -18,6 +18,7 @@ from categories.paths import slug_path
 from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_title, normalise_tag, slug_name
 from memories.timestamps import parse_moment
 from transfer.formats.base import UnreadableFileError
+from transfer.formats.drafts import listed
 from transfer.formats.export import Line, as_there, type_of
 from transfer.formats.front_matter import FURTHER, TOML_BLOCK, OwnField, block_of, own_field, read_front_matter
 from transfer.formats.markdown import Folder, NoteNames, note
@@ -28,9 +29,9 @@ _DATES = ("created_at", "updated_at", "happened_at", "valid_from", "valid_to")
 _ITEM = re.compile(r"(?P<indent>[ \t]*)-[ \t]")
 _DAY = re.compile(r"[\"']?\d{4}-\d\d-\d\d[\"']?")
 _WORDS = {"active": "active", "proposed": "proposed", "archived": "archived", "superseded": "superseded"}
-# Fields that no edit changes by itself, or that have a way of their own.
 # Fields that an import takes from a text as well.
 _DERIVED = ("title", "tags", "type", "state")
+# Fields that have a way of their own.
 _NOT_FIELDS = ("content", "links", "superseded_by")
 
 
@@ -111,9 +112,10 @@ def _edited_values(
     values = {name: _front_matter_value(name, line) for name in fields if name not in _NOT_FIELDS}
     own = read_front_matter(file.text() if file.whole else file.head).fields
     if "tags" in values and before:
-        there = [tag for tag in before.tags if tag not in line.get("tags", ()) or tag in _tags_of(own)]
-        in_text = set(before.tags) - set(_tags_of(own))
-        values["tags"] = as_there(_spelt(own, there), [tag for tag in values["tags"] if tag not in in_text])
+        spelt = _tags_of(own)
+        there = [spelt.get(tag, tag) for tag in before.tags if tag not in line.get("tags", ()) or tag in spelt]
+        in_text = set(before.tags) - spelt.keys()
+        values["tags"] = as_there(there, [tag for tag in values["tags"] if tag not in in_text])
     if "categories" in values:
         folder = slug_path(posixpath.dirname(file.path))
         values["categories"] = [path for path in values["categories"] if path != folder]
@@ -146,20 +148,12 @@ def _front_matter_value(name: str, line: Line) -> Any:
     return "" if value is None else value
 
 
-def _tags_of(own: Mapping[str, Any]) -> list[str]:
+def _tags_of(own: Mapping[str, Any]) -> dict[str, str]:
+    """The tags in front matter, each with the spelling that it has there."""
     found = [value for name, value in own.items() if name.strip().lower() in ("tags", "tag", "keywords", "labels")]
     texts = [text for value in found for text in (value if isinstance(value, list) else str(value).split(","))]
-    return [normalise_tag(text.strip().lstrip("#")) for text in texts if isinstance(text, str)]
-
-
-def _spelt(own: Mapping[str, Any], tags: Sequence[str]) -> list[str]:
-    """Tags as a note writes them."""
-    found = [value for name, value in own.items() if name.strip().lower() in ("tags", "tag", "keywords", "labels")]
-    texts = [text for value in found for text in (value if isinstance(value, list) else str(value).split(","))]
-    spelt = {
-        normalise_tag(text.strip().lstrip("#")): text.strip().lstrip("#") for text in texts if isinstance(text, str)
-    }
-    return [spelt.get(tag, tag) for tag in tags]
+    spelt = [text.strip().lstrip("#") for text in texts if isinstance(text, str)]
+    return {normalise_tag(text): text for text in spelt}
 
 
 def _is_same(name: str, line: Line, found: MemoryRecord | None) -> bool:
@@ -191,7 +185,8 @@ def _differ(before: MemoryRecord | None, found: MemoryRecord | None, name: str) 
 def _added_links(line: Line) -> list[dict[str, str]]:
     """The links that the memory has, and its note had not."""
     raw = line["stored"].get("raw") or {}
-    there = {(one.get("rel"), one.get("target")) for one in raw.get("links", ()) if isinstance(one, dict)}
+    # A note may have anything there.
+    there = [(one.get("rel"), one.get("target")) for one in listed(raw.get("links")) if isinstance(one, dict)]
     return [
         dict(one)
         for one in line.get("links", ())
@@ -205,7 +200,8 @@ def _former_title(before: MemoryRecord | None, line: Line, head: str) -> dict[st
     further = matter.get(FURTHER)
     had = further.get("aliases", []) if isinstance(further, Mapping) else []
     aliases = [*(had if isinstance(had, list) else [had]), *([before.title] if before and before.title else [])]
-    aliases = [one for one in dict.fromkeys(aliases) if one and one != line.get("title")]
+    texts = dict.fromkeys(one for one in aliases if isinstance(one, str))
+    aliases = [one for one in texts if one and one != line.get("title")]
     return {"aliases": aliases} if aliases and own_of(head, "title") else {}
 
 

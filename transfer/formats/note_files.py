@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from memories.snapshot import MemorySnapshot
 
 NOTE_FILE = "note_file"
+# The last are rules of Cursor.
+NOTE_SUFFIXES = (".md", ".markdown", ".mdc")
 # Files of notes are read up to this size; see `markdown.MAX_BYTES`.
 _MAX_BYTES = 5_000_000
 _ENCODINGS = ("utf-8", "utf-16-le", "utf-16-be")
@@ -185,10 +187,10 @@ def note_file_in(raw: Any) -> NoteFile | None:
 
 
 def is_safe_path(path: Any) -> bool:
-    """Whether a path leads to a file below a folder."""
-    if not isinstance(path, str) or not path or "\\" in path or "\0" in path:
+    """Whether a path is that of a note below a folder. Hidden ones, such as a program's settings, are none."""
+    if not isinstance(path, str) or not path.lower().endswith(NOTE_SUFFIXES) or "\\" in path or "\0" in path:
         return False
-    return not any(step in ("", ".", "..") for step in path.split("/"))
+    return not any(not step or step.startswith(".") for step in path.split("/"))
 
 
 def with_note_file(memory: "MemorySnapshot", note: NoteFile, *, edited: Collection[str] = ()) -> "MemorySnapshot":

@@ -33,8 +33,8 @@ _FRONT_MATTER = (
 )
 # The one in C, where there is one, takes a tenth of the time.
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-# ZIP has no earlier dates.
-_FIRST_DATE = (1980, 1, 1, 0, 0, 0)
+# ZIP has no other dates.
+_FIRST_DATE, _LAST_DATE = (1980, 1, 1, 0, 0, 0), (2107, 12, 31, 23, 59, 58)
 _DELETED = "deleted"
 
 
@@ -53,7 +53,8 @@ def vault(lines: Lines) -> Iterator[bytes]:
             for line in lines():
                 if found := places.file(line):
                     moment = datetime.fromisoformat(line.get("updated_at", "")) if "updated_at" in line else _now()
-                    entry = zipfile.ZipInfo(found[0], max(moment.timetuple()[:6], _FIRST_DATE))
+                    date = min(max(moment.timetuple()[:6], _FIRST_DATE), _LAST_DATE)
+                    entry = zipfile.ZipInfo(found[0], date)
                     archive.writestr(entry, found[1], zipfile.ZIP_DEFLATED)
                 if len(buffer.waiting) > PIECE:
                     yield buffer.taken()
