@@ -99,7 +99,7 @@ def _is_superuser(request: HttpRequest) -> bool:
 
 
 class Lines(forms.CharField):
-    """A list of names, one per line, since names may contain commas."""
+    """A list of names, one per line, since names may contain commas. Those at their ends are of the list."""
 
     widget = forms.Textarea(attrs={"rows": 2, "class": "vLargeTextField"})
 
@@ -109,7 +109,8 @@ class Lines(forms.CharField):
     def to_python(self, value: Any) -> Any:
         if isinstance(value, list | tuple):
             return list(value)
-        return [line.strip() for line in (super().to_python(value) or "").splitlines() if line.strip()]
+        lines = (line.strip().rstrip(",;").rstrip() for line in (super().to_python(value) or "").splitlines())
+        return [line for line in lines if line]
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return super().has_changed(self.to_python(initial), data)

@@ -267,6 +267,8 @@ def _how(found: Comparison) -> str:
     if found.left_out:
         names = listed([FACET[key].label.lower() for key in found.left_out])
         text += f" The slices differ by {names} anyway: that is left out of what is compared."
+    if not any(query.state for query in (found.asked.shared, found.asked.a, found.asked.b) if query):
+        text += " Archived and superseded memories are left out."
     if found.a and found.b and 0 < min(found.a.total, found.b.total) < _FEW_MEMORIES:
         text += " With so few memories in a slice, much of what differs may be chance."
     return text.strip()

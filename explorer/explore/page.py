@@ -260,7 +260,8 @@ class ExplorerContext:
         if self.answer.unified:
             return found_by_kind(self.answer.unified)
         everything = self.result.corpus.total
-        return f"of {everything:,}" if self.result.total != everything else ""
+        # Hidden states are no part of everything, and may be part of the results.
+        return f"of {everything:,}" if self.result.total < everything else ""
 
     @property
     def match_text(self) -> str:

@@ -109,7 +109,7 @@ def of_tool(result):
 def of_page(response, *, is_unified):
     text = html_of(response)
     total = re.search(r'<h1 id="total"[^>]*>\s*([\d,]+)', text)
-    hidden = re.search(r"· ([\d,]+) archived or superseded (?:is|are) hidden", text)
+    hidden = re.search(r"([\d,]+) archived or superseded (?:is|are) hidden", text)
     notices = re.findall(r'<div class="notice[^>]*>(.*?)</div>', text, re.DOTALL)
     rows = re.findall(r'<article id="(\w+)-(\d+)" class="hit">', text)
     of_memories = "memory" if is_unified else None

@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +12,8 @@ from tests.memories.imports import run
 from tests.memories.test_following import follow, read
 from tests.memories.test_importers_claude_code import LINES
 from transfer.discover import discoveries
-from transfer.formats.base import Options
-from transfer.formats.registry import importer_for
+from transfer.formats.base import Options, SourceRecord
+from transfer.formats.registry import BUNDLE, importer_for
 
 MEMORY = "---\nname: tests-run-slowly\ndescription: How to run tests\nmetadata:\n  type: feedback\n---\nUse one worker."
 
@@ -106,3 +108,20 @@ def test_a_followed_file_for_agents_is_read_again_when_it_changes(home):
     assert read(path) == (0, 1, 0, 0)
     assert "kind" in Memory.objects.get().content
     assert "Nothing new" in run(path)
+
+
+@pytest.mark.parametrize("top", [".claude", ".claude/projects", ".claude/projects/-ann-work-tea-house"])
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_sessions_and_memory_come_in_together(home, tmp_path, top, is_packed):
+    folder = tmp_path / "uploaded"
+    shutil.copytree(home / top, folder / Path(top).name)
+    if is_packed:
+        path = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", folder))
+        importer = importer_for(path)
+    else:
+        path, importer = folder, BUNDLE
+    records = {one.location: one for one in importer.read(path, Options()).records if isinstance(one, SourceRecord)}
+    found = {(one.data["title"], one.data["project"]) for one in records.values()}
+    expected = {("Why is the oolong bitter?", "tea house"), ("tests-run-slowly", "tea house")}
+    assert {one for one in found if one[0] != "CLAUDE"} == expected
+    assert all("MEMORY.md" not in place for place in records)

@@ -30,7 +30,7 @@ def test_project_is_made_with_its_event_and_a_new_revision():
     project = project_create(slug="tea", name="Tea", language="german", viewer=command_viewer())
     event = AuditEvent.objects.get()
     assert (event.verb, event.subject_id, event.before) == ("project_create", project.pk, None)
-    assert event.after == {"slug": "tea", "name": "Tea", "description": "", "language": "german"}
+    assert event.after == {"slug": "tea", "name": "Tea", "description": "", "language": "german", "secrets": ""}
     assert revision() == before + 1
 
 

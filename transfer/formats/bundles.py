@@ -98,7 +98,8 @@ def _knows(source: Source) -> bool:
     if not source.is_archive:
         return False
     with archive_opened(source.path) as archive:
-        return any(not _is_skipped(name) and name.lower().endswith(_SUFFIXES) for name in archive.namelist())
+        names = [name for name in archive.namelist() if not name.endswith("/")]
+        return any(name.lower().endswith(_SUFFIXES) for name in _visible(names))
 
 
 def _is_skipped(name: str) -> bool:
@@ -113,7 +114,14 @@ def _names(path: Path) -> list[str]:
     else:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/")]
-    return sorted(name for name in names if not _is_skipped(name))
+    return _visible(names)
+
+
+def _visible(names: Collection[str]) -> list[str]:
+    """The files that are read. Those of a hidden folder are if it is what was chosen, as `.claude`."""
+    top = _shared_top(names)
+    hidden = f"{top}/" if top.startswith(".") else ""
+    return sorted(name for name in names if not _is_skipped(name.removeprefix(hidden)))
 
 
 def _places(path: Path) -> list[str]:
@@ -204,8 +212,9 @@ def _archive_parts(path: Path, options: Options, choose: Choose) -> Generator[Pa
         for member in members:
             if reason := _unsafe(member, wanted):
                 yield Part(_shown(member), path, reason=reason)
-            elif not _is_skipped(member.filename):
+            else:
                 wanted[member.filename] = member
+        wanted = {name: wanted[name] for name in _visible(wanted)}
         notes, further = [name for name in sorted(wanted) if _is_note(name)], 0
         if options.is_preview:
             first = _first(notes, wanted)
@@ -217,7 +226,11 @@ def _archive_parts(path: Path, options: Options, choose: Choose) -> Generator[Pa
             else:
                 unpacked.append(name)
         if unpacked:
+            beside = _sessions_beside(unpacked, wanted)
+            shown = [folder / name for name in beside if not _unpack(archive, wanted[name], folder / name)]
             yield _notes_part(folder, unpacked)
+            for file in shown:
+                file.unlink(missing_ok=True)
         if further:
             reason = "are not previewed; the import reads them"
             yield Part(plural(further, "further document"), path, reason=reason, is_for_later=True)
@@ -232,6 +245,13 @@ def _archive_parts(path: Path, options: Options, choose: Choose) -> Generator[Pa
                 continue
             yield _part(name, folder / name, choose, wanted)
             (folder / name).unlink(missing_ok=True)
+
+
+def _sessions_beside(notes: Iterable[str], names: Iterable[str]) -> list[str]:
+    """A session beside each folder of an agent's memory, which tells what that is about."""
+    folders = {PurePosixPath(name).parent.parent for name in notes if PurePosixPath(name).parent.name == "memory"}
+    sessions = {PurePosixPath(name).parent: name for name in names if name.endswith(".jsonl")}
+    return [sessions[folder] for folder in folders if folder in sessions]
 
 
 def _first(names: list[str], members: Mapping[str, zipfile.ZipInfo]) -> list[str]:

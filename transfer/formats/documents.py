@@ -95,7 +95,9 @@ def _kind_of(name: str, start: bytes) -> str:
 
 def read(path: Path, options: Options) -> Reading:
     tree = FileTree(path)
-    files = list(tree.files())
+    every = list(tree.files())
+    names = [file.name for file in every if file.suffix in markdown.SUFFIXES]
+    files = [file for file in every if not markdown.is_index(str(path), file.name, names)]
     if not any(
         file.suffix in SUFFIXES or _kind_of(file.name, tree.start(file, markdown.START)) for file in files[:_LOOKED_AT]
     ):
@@ -138,7 +140,10 @@ class _Documents:
         names = markdown.names_of(starts)
         rules, dates = self.options.types, self.options.dates
         name = markdown.name_of(self.tree.root)
-        self.notes = markdown.Folder(self.project, names, is_vault, SUFFIXES, name, rules, dates)
+        about = {}
+        if not self.options.project:
+            about = markdown.agent_projects(self.tree.root, [file.name for file in self.files])
+        self.notes = markdown.Folder(self.project, names, is_vault, SUFFIXES, name, rules, dates, about)
 
     def records(self, file: TreeFile) -> Found:
         kind = _kind_of(file.name, self.tree.start(file, markdown.START))

@@ -126,7 +126,7 @@ def _states(path: Path) -> Iterator[tuple[str, os.stat_result]]:
         folders[:] = _read_folders(folders)
         place = f"{folder[begin:]}/" if folder[begin:] else ""
         read = sorted(name for name in names if name.lower().endswith(SUFFIXES) and not is_skipped(name))
-        for name in (name for name in read if not _is_index(folder, name, read)):
+        for name in (name for name in read if not is_index(folder, name, read)):
             with contextlib.suppress(FileNotFoundError):
                 yield place + name, os.stat(name, dir_fd=opened)
 
@@ -157,7 +157,7 @@ def _reading(path: Path, options: Options, locations: Collection[str] | None = N
     every = list(tree.files())
     files = [file for file in every if file.suffix in SUFFIXES or not path.is_dir()]
     beside = [file.name for file in files]
-    files = [file for file in files if not _is_index(str(path), file.name, beside)]
+    files = [file for file in files if not is_index(str(path), file.name, beside)]
     chosen = files if locations is None else [file for file in files if file.name in locations]
     of_records = [file.name for file in every if file.name.lower().endswith(_RECORD_SUFFIXES)] if path.is_dir() else []
     if not files and locations is None:
@@ -173,7 +173,10 @@ def _reading(path: Path, options: Options, locations: Collection[str] | None = N
         nonlocal done
         names = names_of((file.name, tree.start(file, START)) for file in files)
         is_vault = (tree.folder / VAULT).is_dir()
-        folder = Folder(project, names, is_vault, name=name_of(path), rules=options.types, dates=options.dates)
+        about = {} if options.project else agent_projects(tree.folder, [file.name for file in files])
+        folder = Folder(
+            project, names, is_vault, name=name_of(path), rules=options.types, dates=options.dates, about=about
+        )
         for file in chosen:
             yield from read_guarded(file.name, partial(read_note, tree, file, folder))
             done += 1
@@ -183,9 +186,20 @@ def _reading(path: Path, options: Options, locations: Collection[str] | None = N
     return Reading(records(), lambda: done / len(chosen) if chosen else None)
 
 
-def _is_index(folder: str, name: str, beside: Sequence[str]) -> bool:
+def is_index(folder: str, name: str, beside: Sequence[str]) -> bool:
     """Whether a file only lists the memories of Claude Code that are beside it."""
-    return name == _MEMORY_INDEX and posixpath.basename(folder.rstrip("/")) == _MEMORY_FOLDER and len(beside) > 1
+    place, base = posixpath.split(name)
+    of_memory = posixpath.basename(posixpath.join(folder.rstrip("/"), place).rstrip("/")) == _MEMORY_FOLDER
+    return base == _MEMORY_INDEX and of_memory and sum(posixpath.dirname(one) == place for one in beside) > 1
+
+
+def agent_projects(root: Path, names: Iterable[str]) -> dict[str, str]:
+    """The repositories that folders of Claude Code's memory are about, by the sessions that lie beside these."""
+    found = {}
+    for place in {posixpath.dirname(name) for name in names}:
+        if posixpath.basename(place) == _MEMORY_FOLDER and (about := claude_code.working_folder((root / place).parent)):
+            found[place] = folder_name(about)
+    return found
 
 
 def project_of(path: Path) -> str:
@@ -264,6 +278,8 @@ class Folder:
     name: str = ""
     rules: Mapping[str, str] = field(default_factory=dict)
     dates: str = ""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """The projects of folders that are about another one, as Claude Code's memory is about a repository."""
 
 
 def _name_key(name: str) -> str:
@@ -351,7 +367,8 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
         found.fields = page_properties(body) | found.fields
     bare = without_code(body)
     further = found.fields.pop(FURTHER, None)
-    data: dict[str, Any] = {"id": relative, "project": folder.project, "source": "markdown", "source_url": relative}
+    project = folder.about.get(posixpath.dirname(relative), folder.project)
+    data: dict[str, Any] = {"id": relative, "project": project, "source": "markdown", "source_url": relative}
     data |= record_fields(found, folder.dates or folder.names.dates.order)
     notes = found.notes
     if data["id"] in folder.names.repeated:
@@ -361,7 +378,7 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
         data["title"] = _title(relative, bare, is_vault=folder.is_vault)
     data["content"] = body
     data["categories"] = _listed(data.get("categories"))
-    if folders := posixpath.dirname(relative):
+    if (folders := posixpath.dirname(relative)) and folders not in folder.about:
         data["categories"].append("/".join(notion.folder_path(folders).split("/")[:MAX_DEPTH]))
     own = data["links"] if isinstance(data.get("links"), list) else []
     data["links"] = [*own, *links(bare, relative, folder)]

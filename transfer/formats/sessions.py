@@ -95,7 +95,8 @@ class SessionFormat:
     def knows(self, source: Source) -> bool:
         if source.path.is_dir():
             return any(self.is_session(document) for document in self.files(source.path)[:FILES_SEARCHED])
-        return any(self.is_session(document) for document in source.documents)
+        # An archive that has notes too, as an agent's own memory, is read as one of several files.
+        return not source.has_notes and any(self.is_session(document) for document in source.documents)
 
     def files(self, folder: Path) -> list[Document]:
         """The files of sessions in a folder."""

@@ -205,6 +205,14 @@ class Source:
         return self.first_bytes.startswith(_ZIP)
 
     @cached_property
+    def has_notes(self) -> bool:
+        """Whether an archive has files of Markdown."""
+        if not self.is_archive:
+            return False
+        with archive_opened(self.path) as archive:
+            return any(name.lower().endswith(_MARKDOWN) for name in archive.namelist())
+
+    @cached_property
     def tables(self) -> dict[str, frozenset[str]]:
         """The tables of an SQLite database, and their columns."""
         if not self.is_database:
