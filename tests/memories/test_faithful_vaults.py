@@ -16,7 +16,7 @@ from memories.snapshot import MemorySnapshot
 from memories.supersession import memory_supersede
 from tests.memories.imports import run
 from tests.memories.vaults import dead_links, exported_vault, made_vault, write_vault
-from transfer.formats import note_files
+from transfer.formats import note_files, vault
 
 pytestmark = pytest.mark.django_db
 
@@ -330,3 +330,19 @@ def test_each_field_of_a_memory_is_known_to_be_edited_or_not():
     by_itself = {"id", "updated_at", "state_reason"}
     known = {*note_files._FIELDS.values(), *note_files._STATE.values()}
     assert known | by_import | by_itself == {field.name for field in fields(MemorySnapshot)}
+
+
+def test_a_mistake_with_one_note_ends_no_export(tmp_path, monkeypatch):
+    files = {"Tea.md": NOTE.encode(), "Other.md": b"# Other\n\nText.\n"}
+    imported(tmp_path, files)
+    changed(title="Black")
+
+    def fail(note, line, around):
+        if line["title"] == "Black":
+            raise RuntimeError("no way")
+        return note.original(line["content"])
+
+    monkeypatch.setattr(vault, "edited_note", fail)
+    out = exported_vault("vault")
+    assert out["Other.md"] == files["Other.md"]
+    assert b"title: Black" in out["Tea.md"]

@@ -6,6 +6,7 @@ whatever happens in between, and writes that ended early are done again.
 """
 
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,14 @@ from text.formatting import plural
 from transfer.export import Selection, export_lines
 from transfer.follow.seen import hashed
 from transfer.formats import markdown
-from transfer.formats.base import ImportFailedError
+from transfer.formats.base import ImportFailedError, fault_text
 from transfer.formats.export import Line
 from transfer.formats.note_edits import Around, edited_note, state_word
 from transfer.formats.note_files import NOTE_FILE, NoteFile, digest_of, note_file_in, pending_of
 from transfer.formats.note_writing import NoteNotWritableError, replace_note
 from web.sql import execute
+
+logger = logging.getLogger("mnemoscope.following")
 
 _BLOCK = 200
 # Notes whose words for states are looked at.
@@ -125,7 +128,12 @@ class _Writing:
             self.problems.append(f"{self._root / note.path}: holds secrets, masked here, and is not written to.")
             self.waits = True
             return
-        data = edited_note(note, line, self._around(line, note))
+        try:
+            data = edited_note(note, line, self._around(line, note))
+        except Exception as error:
+            logger.exception("The edits of %s cannot be written.", note.path)
+            self.problems.append(f"{self._root / note.path}: {fault_text(error)}; it is not written to.")
+            return
         if digest_of(data) == note.digest:
             return
         pending = pending_of(memory, digest_of(data))

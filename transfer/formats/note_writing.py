@@ -37,6 +37,7 @@ def replace_note(root: Path, relative: str, *, digest: str, data: bytes) -> bool
             # A process that was ended in between left it: one writes at a time.
             left.unlink(missing_ok=True)
         temporary = path.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}{_END}")
+        is_ours = True
         try:
             _write_like(temporary, data, before)
             if not _is_same(before, path.lstat()):
@@ -45,10 +46,14 @@ def replace_note(root: Path, relative: str, *, digest: str, data: bytes) -> bool
                 temporary.replace(path)
             elif digest_of(temporary.read_bytes()) != digest:
                 # Somebody wrote to it after the last look: theirs gets its name back.
-                _exchange(temporary, path)
+                is_ours = False
+                if not _exchange(temporary, path):
+                    temporary.replace(path)
+                is_ours = True
                 return False
         finally:
-            temporary.unlink(missing_ok=True)
+            if is_ours:
+                temporary.unlink(missing_ok=True)
         _store_folder(path.parent)
     except FileNotFoundError:
         return False

@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import logging
 import posixpath
 import re
 import zipfile
@@ -19,6 +20,8 @@ from transfer.formats.export import PIECE, Line, Lines, Remembered, Waiting, jso
 from transfer.formats.note_edits import Around, edited_note, state_word
 from transfer.formats.note_files import NoteFile, note_file_in
 from transfer.formats.trees import EXPORT_REPORT
+
+logger = logging.getLogger("mnemoscope.exports")
 
 # File systems, or links of Obsidian, do not allow these in a name.
 _NOT_IN_NAMES = re.compile(r'[\x00-\x1f<>:"/\\|?*#^\[\]]+')
@@ -188,7 +191,12 @@ class _Places:
     def _edited_file(self, note: NoteFile, line: Line, path: str) -> bytes:
         folder, successor = path.split("/", 1)[0], line["stored"].get("superseded_by")
         name = self._linked(line["project"], f"#{successor}", path) if successor else ""
-        return edited_note(note, line, Around(name, lambda state: self._known.get("word", folder, state)))
+        try:
+            return edited_note(note, line, Around(name, lambda state: self._known.get("word", folder, state)))
+        except Exception:
+            # One note must not end the export of all.
+            logger.exception("The edits of %s cannot be written in its own way.", path)
+            return self._new_note(line, path)
 
     def _linked(self, project: str, target: str, path: str) -> str:
         """The target of a link as it is written: the file that it leads to, if the export has it."""
