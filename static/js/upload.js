@@ -8,7 +8,20 @@ const ENDS = 1024 * 1024;
 function start(form) {
   const input = form.querySelector("input[type=file]");
   const chosen = () => [...input.files].map((file) => ({ name: file.webkitRelativePath || file.name, file }));
-  input.addEventListener("change", () => send(form, chosen()));
+  // The dialog of files takes no folder, and that of a folder no files.
+  const takeFolder = (wanted) => {
+    input.webkitdirectory = wanted;
+  };
+  form.querySelector("[data-upload-folder]")?.addEventListener("click", () => {
+    takeFolder(true);
+    input.click();
+  });
+  input.addEventListener("cancel", () => takeFolder(false));
+  input.addEventListener("change", () => {
+    const files = chosen();
+    takeFolder(false);
+    send(form, files);
+  });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     send(form, chosen());
