@@ -50,6 +50,7 @@ def with_matter(matter, body="Body."):
         pytest.param("keywords: [[Tea|the drink]]", ("tea",), 0, id="a link with an alias"),
         pytest.param("tags: [a, [b]]", ("a", "b"), 0, id="a list in a list"),
         pytest.param("tags: {a: b}", (), 1, id="a mapping"),
+        pytest.param("tags: [a, b\ntitle: Tea", ("a", "b"), 1, id="a list that is never closed"),
         pytest.param("tags: !!set {a, b}", ("a", "b"), 0, id="a set"),
         pytest.param('tags: "#one"', ("one",), 0, id="a hash"),
         pytest.param("tags: '#one #two/three'", ("one", "two/three"), 0, id="hashes"),

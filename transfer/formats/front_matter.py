@@ -342,7 +342,7 @@ def _read_value(key: str, name: str, value: Any, order: str, notes: list[str]) -
 
 
 def _list_of(key: str, name: str, value: Any, notes: list[str]) -> Any:
-    if isinstance(value, str) and "[[" not in value and (key != "tags" or "#" not in value):
+    if isinstance(value, str) and "[[" not in value and (key != "tags" or ("#" not in value and value[:1] != "[")):
         return value
     if isinstance(value, list) and all(isinstance(one, str) and one[:1] != "#" and "[[" not in one for one in value):
         return value
@@ -358,7 +358,9 @@ def _list_of(key: str, name: str, value: Any, notes: list[str]) -> Any:
         elif key == "supersedes" or (key == "categories" and not isinstance(value, str)):
             texts.append(text)
         else:
-            texts += [part.strip().removeprefix("#") if key == "tags" else part for part in re.split(separators, text)]
+            # A list that is never closed begins with its bracket.
+            parts = re.split(separators, text)
+            texts += [part.strip(" []").removeprefix("#") if key == "tags" else part for part in parts]
     return [text for text in texts if text.strip()]
 
 
