@@ -29,10 +29,10 @@ def test_hit_links_keep_the_query():
 
 
 def test_title_status_and_total():
-    context = context_of("q=kettle&tag=tea", total=1_201)
-    assert context.title == "1,201 memories · kettle · tag tea"
-    assert (context.total, context.noun, context.of_total) == ("1,201", "memories", "of 1,200")
-    assert context.status == "1,201 memories"
+    context = context_of("q=kettle&tag=tea", total=1_101)
+    assert context.title == "1,101 memories · kettle · tag tea"
+    assert (context.total, context.noun, context.of_total) == ("1,101", "memories", "of 1,200")
+    assert context.status == "1,101 memories"
     assert context_of(total=1).noun == "memory"
     assert context_of(total=1_200).of_total == ""
 
