@@ -359,8 +359,8 @@ def _list_of(key: str, name: str, value: Any, notes: list[str]) -> Any:
             texts.append(text)
         else:
             # A list that is never closed begins with its bracket.
-            parts = re.split(separators, text)
-            texts += [part.strip(" []").removeprefix("#") if key == "tags" else part for part in parts]
+            several = re.split(separators, text)
+            texts += [part.strip(" []").removeprefix("#") if key == "tags" else part for part in several]
     return [text for text in texts if text.strip()]
 
 
