@@ -21,10 +21,10 @@ MEMORY = "---\nname: tests-run-slowly\ndescription: How to run tests\nmetadata:\
 @pytest.fixture
 def home(tmp_path):
     """A home with a repository that Claude Code has worked in, and remembers something about."""
-    home, repository = tmp_path / "ann", tmp_path / "ann/work/tea house"
+    home, repository = tmp_path / "ann", tmp_path / "ann/code/tea house"
     for folder in (".git", ".cursor/rules", ".github"):
         (repository / folder).mkdir(parents=True)
-    projects = home / ".claude/projects/-ann-work-tea-house"
+    projects = home / ".claude/projects/-ann-code-tea-house"
     (projects / "memory").mkdir(parents=True)
     lines = [one | {"cwd": str(repository)} for one in LINES[3:4]]
     (projects / "s.jsonl").write_text("\n".join(map(json.dumps, lines)))
@@ -45,25 +45,25 @@ def test_memory_and_files_of_agents_are_found(home):
     }
     assert found == {
         ".claude/projects": ("claude-code", 1, 0),
-        ".claude/projects/-ann-work-tea-house/memory": ("markdown", 1, 0),
+        ".claude/projects/-ann-code-tea-house/memory": ("markdown", 1, 0),
         ".claude/CLAUDE.md": ("markdown", 1, 0),
-        "work/tea house/CLAUDE.md": ("markdown", 1, 0),
-        "work/tea house/AGENTS.md": ("markdown", 1, 0),
-        "work/tea house/.cursor/rules": ("markdown", 1, 0),
-        "work/tea house/.github/copilot-instructions.md": ("markdown", 1, 0),
+        "code/tea house/CLAUDE.md": ("markdown", 1, 0),
+        "code/tea house/AGENTS.md": ("markdown", 1, 0),
+        "code/tea house/.cursor/rules": ("markdown", 1, 0),
+        "code/tea house/.github/copilot-instructions.md": ("markdown", 1, 0),
     }
 
 
 @pytest.mark.parametrize(
     ("place", "project", "kind", "title"),
     [
-        (".claude/projects/-ann-work-tea-house/memory", "tea house", "feedback", "tests-run-slowly"),
+        (".claude/projects/-ann-code-tea-house/memory", "tea house", "feedback", "tests-run-slowly"),
         (".claude/projects", "tea house", "session", "Why is the oolong bitter?"),
         (".claude/CLAUDE.md", "", "instructions", "CLAUDE"),
-        ("work/tea house/CLAUDE.md", "tea house", "instructions", "Rules"),
-        ("work/tea house/AGENTS.md", "tea house", "instructions", "AGENTS"),
-        ("work/tea house/.cursor/rules", "tea house", None, "style"),
-        ("work/tea house/.github/copilot-instructions.md", "tea house", "instructions", "copilot-instructions"),
+        ("code/tea house/CLAUDE.md", "tea house", "instructions", "Rules"),
+        ("code/tea house/AGENTS.md", "tea house", "instructions", "AGENTS"),
+        ("code/tea house/.cursor/rules", "tea house", None, "style"),
+        ("code/tea house/.github/copilot-instructions.md", "tea house", "instructions", "copilot-instructions"),
     ],
 )
 def test_they_belong_to_the_project_of_the_repository(home, place, project, kind, title):
@@ -73,7 +73,7 @@ def test_they_belong_to_the_project_of_the_repository(home, place, project, kind
 
 
 def test_an_index_by_itself_is_a_memory(home):
-    folder = home / ".claude/projects/-ann-work-tea-house/memory"
+    folder = home / ".claude/projects/-ann-code-tea-house/memory"
     (folder / "tests.md").unlink()
     (one,) = importer_for(folder).read(folder, Options()).records
     assert one.data["id"] == "MEMORY.md"
@@ -81,7 +81,7 @@ def test_an_index_by_itself_is_a_memory(home):
 
 @pytest.mark.django_db
 def test_memory_and_sessions_are_followed(home):
-    memory, sessions = home / ".claude/projects/-ann-work-tea-house/memory", home / ".claude/projects"
+    memory, sessions = home / ".claude/projects/-ann-code-tea-house/memory", home / ".claude/projects"
     follow(memory)
     follow(sessions)
     assert set(Memory.objects.values_list("project__slug", "memory_type")) == {
@@ -90,7 +90,7 @@ def test_memory_and_sessions_are_followed(home):
     }
     (memory / "more.md").write_text("Tea is in the kitchen.")
     assert read(memory) == (1, 0, 0, 0)
-    session = sessions / "-ann-work-tea-house/s.jsonl"
+    session = sessions / "-ann-code-tea-house/s.jsonl"
     with session.open("a") as file:
         file.write("\n" + json.dumps(LINES[-1]))
     # It may go on: it is read once it rests.
@@ -102,7 +102,7 @@ def test_memory_and_sessions_are_followed(home):
 
 @pytest.mark.django_db
 def test_a_followed_file_for_agents_is_read_again_when_it_changes(home):
-    path = home / "work/tea house/CLAUDE.md"
+    path = home / "code/tea house/CLAUDE.md"
     follow(path)
     path.write_text("# Rules\n\nBe brief, and kind.")
     assert read(path) == (0, 1, 0, 0)
@@ -110,7 +110,7 @@ def test_a_followed_file_for_agents_is_read_again_when_it_changes(home):
     assert "Nothing new" in run(path)
 
 
-@pytest.mark.parametrize("top", [".claude", ".claude/projects", ".claude/projects/-ann-work-tea-house"])
+@pytest.mark.parametrize("top", [".claude", ".claude/projects", ".claude/projects/-ann-code-tea-house"])
 @pytest.mark.parametrize("is_packed", [True, False])
 def test_sessions_and_memory_come_in_together(home, tmp_path, top, is_packed):
     folder = tmp_path / "uploaded"
