@@ -233,7 +233,7 @@ def memory_update(
     vocabulary = Vocabulary(viewer, project_id=project.pk, most_new=_most_new(viewer))
     names = names_of([changes])
     names_ensure(replace(names, tags={*names.tags, *changes.add_tags, *changes.remove_tags}), vocabulary)
-    there = before if project.pk == before.project_id else _moved(before, project, vocabulary)
+    there = before if project.pk == before.project_id else _in_project(before, project, vocabulary)
     after = _apply_changes(there, changes, project, vocabulary, viewer)
     if there is not before:
         _refuse_move(before, after, project)
@@ -275,7 +275,7 @@ def writable_project(slug: str, viewer: Viewer) -> Project:
     raise ChangeRefusedError("project", f"{reason}. {_writable_text(list(choices[: _LISTED_PROJECTS + 1]))}")
 
 
-def _moved(before: MemorySnapshot, project: Project, vocabulary: Vocabulary) -> MemorySnapshot:
+def _in_project(before: MemorySnapshot, project: Project, vocabulary: Vocabulary) -> MemorySnapshot:
     """A memory in another project, and in the session of the same name there."""
     session = Session.objects.filter(pk=before.session_id or 0).first()
     use = SessionUse(before.agent, before.created_at)

@@ -96,7 +96,7 @@ def mask_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         marks += [mark_of(text, one) for one in inside]
         masked.append(mask_text(text, inside))
     given = iter(masked)
-    return {name: _replaced(value, given) for name, value in values.items()}, marks
+    return {name: _with_texts(value, given) for name, value in values.items()}, marks
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -111,14 +111,14 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
             yield from _leaves(one, name)
 
 
-def _replaced(value: Any, texts: Iterator[str]) -> Any:
+def _with_texts(value: Any, texts: Iterator[str]) -> Any:
     """The value with the next texts, in the order of `_leaves`."""
     if isinstance(value, str):
         return next(texts)
     if isinstance(value, Mapping):
-        return {key: _replaced(one, texts) for key, one in value.items()}
+        return {key: _with_texts(one, texts) for key, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return type(value)(_replaced(one, texts) for one in value)  # type: ignore[call-arg]
+        return type(value)(_with_texts(one, texts) for one in value)  # type: ignore[call-arg]
     return value
 
 

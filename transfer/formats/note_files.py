@@ -84,7 +84,8 @@ class NoteFile:
     def changed_by(self, change: Callable[[str], str]) -> "NoteFile":
         """The file with its texts changed. It is not the one that was read then, and nothing is written to that."""
         whole = _unpack(self.whole).decode(self.encoding, "replace") if self.whole else ""
-        packed = _pack(change(whole).encode(self.encoding, "replace")) if change(whole) != whole else self.whole
+        text = change(whole)
+        packed = _pack(text.encode(self.encoding, "replace")) if text != whole else self.whole
         changed = replace(self, head=change(self.head), tail=change(self.tail), whole=packed)
         return self if changed == self else replace(changed, digest="")
 
