@@ -84,7 +84,6 @@ def test_a_mark_goes_with_its_text_and_comes_with_it():
         ("retrieve_memory", {"query": "passwords"}),
         ("get_observations", {"ids": "own"}),
         ("timeline", {"anchor": "own"}),
-        ("search", {"query": "Notes", "mode": "unified"}),
     ],
 )
 def test_agents_are_cautioned_before_the_text(tool, arguments):
