@@ -30,6 +30,7 @@ from memories.storage import (
     snapshots_update,
 )
 from text.formatting import memories
+from transfer.read_again import restore_reading
 from transfer.tables import AFTER_MEMORIES
 from transfer.write import IMPORT_LOCK
 from web.sql import fetch_column
@@ -83,6 +84,7 @@ def batch_undo(*, batch_id: int, viewer: Viewer, force: bool = False) -> Undone:
     _vocabulary_restore(events)
     _copied_remove(copied)
     _vocabulary_remove(batch, undone)
+    restore_reading(batch)
     withdraw_obsolete()
     terms_refresh_all()
     batch.state = ImportBatch.State.UNDONE

@@ -27,7 +27,7 @@ _MOST = 200
 _EVERY_STATE = tuple(sorted(Memory.State.values))
 
 
-class ProjectForm(forms.Form):
+class ProjectSettingsForm(forms.Form):
     """A project. Its slug is asked for a new one alone, and its language while it has no memories."""
 
     name = forms.CharField(max_length=200)
@@ -70,7 +70,7 @@ class ProjectForm(forms.Form):
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectRow:
+class ProjectNumbers:
     """A project with its numbers. `memories` is None if they could not be counted in time, `members` for those who do
     not administer it.
     """
@@ -86,7 +86,7 @@ class ProjectRow:
     may_remove: bool
 
 
-def project_rows(viewer: Viewer, user: User, only: int | None = None) -> list[ProjectRow]:
+def project_rows(viewer: Viewer, user: User, only: int | None = None) -> list[ProjectNumbers]:
     """The projects that somebody sees, by slug; with `only` one of them."""
     listed = list_projects(ProjectsRequest(sort="slug", page_size=_MOST), viewer).rows
     rows = [row for row in listed if only in (None, row.project.pk)]
@@ -94,7 +94,7 @@ def project_rows(viewer: Viewer, user: User, only: int | None = None) -> list[Pr
     others = _others([row.project.pk for row in rows if row.memories == 0])
     is_owner = may_write_everything(viewer)
     return [
-        ProjectRow(
+        ProjectNumbers(
             project=row.project,
             memories=row.memories,
             url=filter_url("project", row.project.slug),

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from access.viewer import Viewer
 from explorer.http import page_viewer, private, return_url
-from explorer.projects.page import ProjectForm, project_rows
+from explorer.projects.page import ProjectSettingsForm, project_rows
 from memories.models import Project
 from memories.projects import project_delete
 from web.errors import Refusal
@@ -30,7 +30,7 @@ def projects(request: HttpRequest) -> HttpResponse:
     # The form of another page gives no more than the name.
     sent = request.POST.copy()
     sent.setdefault("language", "english")
-    form = ProjectForm(sent if request.method == "POST" else None)
+    form = ProjectSettingsForm(sent if request.method == "POST" else None)
     if form.is_valid() and (project := form.save(viewer)):
         messages.success(request, f"The project {project.name} is made.")
         return HttpResponseRedirect(return_url(request) or reverse("explorer:projects"))
@@ -45,7 +45,7 @@ def project(request: HttpRequest, project_id: int) -> HttpResponse:
     """Change a project."""
     viewer, user = page_viewer(request), cast(User, request.user)
     found = _changeable(project_id, viewer)
-    form = ProjectForm(request.POST if request.method == "POST" else None, found)
+    form = ProjectSettingsForm(request.POST if request.method == "POST" else None, found)
     if form.is_valid() and (changed := form.save(viewer)):
         messages.success(request, f"Saved {changed.name}.")
         return HttpResponseRedirect(reverse("explorer:projects"))
