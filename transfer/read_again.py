@@ -162,7 +162,7 @@ _Change = tuple[MemorySnapshot, MemorySnapshot]
 
 
 @dataclass(frozen=True, slots=True)
-class _Pair:
+class _RowReadTwice:
     """A row as it was read, and as it is read now."""
 
     memory_id: int
@@ -211,7 +211,7 @@ class RowsWriter:
         numbers = iter(self.ids)
         with closing(self.old.read(self._path)) as before, blocks_read(reading, policy_of(options)) as blocks:
             for block in blocks:
-                pairs = list(self._pairs(run, block.items, numbers, before))
+                pairs = list(self._rows_twice(run, block.items, numbers, before))
                 run.tally.valid += len(pairs)
                 change.write(pairs)
                 progress(run.tally, block.fraction)
@@ -221,9 +221,9 @@ class RowsWriter:
         return run.tally
 
     @staticmethod
-    def _pairs(
+    def _rows_twice(
         run: ImportRun, items: Iterable[Any], numbers: Iterator[int], before: Iterator[Incoming | RefusedRecord]
-    ) -> Iterator[_Pair]:
+    ) -> Iterator[_RowReadTwice]:
         for item in items:
             memory_id, old = next(numbers), next(before)
             if isinstance(item, RefusedRecord):
@@ -231,7 +231,7 @@ class RowsWriter:
             elif isinstance(old, RefusedRecord) or isinstance(item, Row) or not isinstance(item, Incoming):
                 run.refused(f"#{memory_id}", "its row cannot be read as it was: it stays as it is")
             else:
-                yield _Pair(memory_id, old, item)
+                yield _RowReadTwice(memory_id, old, item)
 
     def _keep_reading(self, batch_id: int) -> None:
         """Remember how the rows are read now, and how they were before this import."""
@@ -266,7 +266,7 @@ class _RowsChange:
         self._updated: set[int] = set()
         self._looked_at = 0
 
-    def write(self, pairs: Sequence[_Pair]) -> None:
+    def write(self, pairs: Sequence[_RowReadTwice]) -> None:
         run = self._run
         projects_ensure(run, {name for pair in pairs for name in self._projects(pair)})
         differing = [pair for pair in pairs if self._differs(pair)]
@@ -279,15 +279,15 @@ class _RowsChange:
             if (before := stored.get(pair.memory_id)) is None:
                 run.refused(f"#{pair.memory_id}", "is not there any more")
             else:
-                changes.append((before, self._changed(before, pair)))
+                changes.append((before, self._changed_memory(before, pair)))
         self._looked_at += len(changes)
-        self._store(self._with_free_ids(changes))
+        self._store_changes(self._with_free_ids(changes))
 
     def finish(self) -> None:
         """Write what relates memories, now that all have their ids."""
         run = self._run
         before = snapshots_read(self._linked)
-        self._store([(old, replace(old, links=self._linked[pk])) for pk, old in before.items()])
+        self._store_changes([(old, replace(old, links=self._linked[pk])) for pk, old in before.items()])
         run.tally.unchanged += self._looked_at - len(self._updated)
         dangling_links_resolve(self._named, run.viewer)
         supersede_named(run, self._superseding)
@@ -299,22 +299,22 @@ class _RowsChange:
             except ChangeRefusedError as error:
                 raise ImportFailedError(f"Nothing was changed. {error}.") from error
 
-    def _projects(self, pair: _Pair) -> tuple[str, str]:
+    def _projects(self, pair: _RowReadTwice) -> tuple[str, str]:
         """The projects of a row as it was read, and as it is."""
         return self._was.project_of(pair.old.record.project), self._run.options.project_of(pair.new.record.project)
 
-    def _differs(self, pair: _Pair) -> bool:
+    def _differs(self, pair: _RowReadTwice) -> bool:
         was, now = self._projects(pair)
         return pair.old.record != pair.new.record or pair.old.title != pair.new.title or was != now
 
-    def _may_write(self, pair: _Pair) -> bool:
+    def _may_write(self, pair: _RowReadTwice) -> bool:
         run, (was, slug) = self._run, self._projects(pair)
         if not all(name in run.projects and run.viewer.may_write(run.projects[name].id) for name in (was, slug)):
             run.refused(f"#{pair.memory_id}", f"project: you cannot write to {slug!r}")
             return False
         return run.most_new is None or names_are_few(run, pair.new)
 
-    def _ensure_names(self, pairs: Iterable[_Pair]) -> None:
+    def _ensure_names(self, pairs: Iterable[_RowReadTwice]) -> None:
         run = self._run
         by_project: dict[int, list[Incoming]] = {}
         sessions: dict[tuple[int, str], SessionUse] = {}
@@ -342,17 +342,17 @@ class _RowsChange:
             session_id=self._sessions[project_id, record.session] if record.session else None,
             vocabulary=self._run.vocabulary,
             made_by=MadeBy.IMPORT,
-            now=self._arrived(before),
+            now=self._arrival_of(before),
             raw=one.raw,
             record_hash=one.record_hash,
             title=one.title,
         )
 
-    def _arrived(self, before: MemorySnapshot) -> datetime:
+    def _arrival_of(self, before: MemorySnapshot) -> datetime:
         begun, ended = self._batch.started_at, self._batch.finished_at or self._batch.started_at
         return before.created_at if begun <= before.created_at <= ended else begun
 
-    def _changed(self, before: MemorySnapshot, pair: _Pair) -> MemorySnapshot:
+    def _changed_memory(self, before: MemorySnapshot, pair: _RowReadTwice) -> MemorySnapshot:
         """A memory with what the new reading gives otherwise than the old one. Edits made here stay."""
         run, record = self._run, pair.new.record
         was, now = (
@@ -378,7 +378,7 @@ class _RowsChange:
         return replace(changed, updated_at=record.updated_at or run.now)
 
     @staticmethod
-    def _without_successor(before: MemorySnapshot, changed: MemorySnapshot, pair: _Pair) -> MemorySnapshot:
+    def _without_successor(before: MemorySnapshot, changed: MemorySnapshot, pair: _RowReadTwice) -> MemorySnapshot:
         """A superseded memory: its successor ends if the row named it, and does so no longer."""
         if pair.old.record.superseded_by and not pair.new.record.superseded_by:
             state = Memory.State.ACTIVE.value if changed.state == Memory.State.SUPERSEDED else changed.state
@@ -405,7 +405,7 @@ class _RowsChange:
             free.append((old, new))
         return free
 
-    def _store(self, changes: Sequence[_Change]) -> None:
+    def _store_changes(self, changes: Sequence[_Change]) -> None:
         run = self._run
         stored = snapshots_update([pair for pair in changes if _matters(*pair)])
         memories_audit(run.viewer, READ_AGAIN, stored, batch_id=run.batch_id)
