@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 _is_available = find_spec("kingfisher_sdk") is not None
 _RULES = Path(__file__).with_name("secret_rules.yml")
 _SHORTEST = 8
+# Names in JSON from this length on may be secrets themselves.
+_LONG_NAME = 16
 _PRIVATE = re.compile(r"<private>.*?</private>", re.IGNORECASE | re.DOTALL)
 _ENDS = 2
 _NAMES = "API AWS GCP JWT PAT PGP RSA SDK SSH URI URL GitHub GitLab OpenAI"
@@ -96,7 +98,7 @@ def mask_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         marks += [mark_of(text, one) for one in inside]
         masked.append(mask_text(text, inside))
     given = iter(masked)
-    return {name: _with_texts(value, given) for name, value in values.items()}, marks
+    return _with_texts(values, given), marks
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -105,7 +107,9 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
         yield name, value
     elif isinstance(value, Mapping):
         for key, one in value.items():
-            yield from _leaves(one, str(key))
+            if len(key) >= _LONG_NAME:
+                yield "", key
+            yield from _leaves(one, key)
     elif isinstance(value, Sequence) and not isinstance(value, bytes):
         for one in value:
             yield from _leaves(one, name)
@@ -116,7 +120,7 @@ def _with_texts(value: Any, texts: Iterator[str]) -> Any:
     if isinstance(value, str):
         return next(texts)
     if isinstance(value, Mapping):
-        return {key: _with_texts(one, texts) for key, one in value.items()}
+        return {next(texts) if len(key) >= _LONG_NAME else key: _with_texts(one, texts) for key, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
         return type(value)(_with_texts(one, texts) for one in value)  # type: ignore[call-arg]
     return value

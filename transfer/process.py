@@ -35,6 +35,7 @@ from transfer.models import ImportJob
 from transfer.run import ImportChoices, import_path
 from transfer.state import ImportCounts
 from transfer.undo import BatchUndoRefusedError, ChangedSinceError, batch_undo
+from transfer.uploads import uploads_forget
 from web.errors import Refusal
 
 logger = logging.getLogger("mnemoscope.imports")
@@ -59,6 +60,7 @@ def jobs_run(parent: int | None = None) -> int:
     If the parent process ends, the job is interrupted, and nothing of it is written.
     """
     done = 0
+    uploads_forget()
     with at_work():
         while job := _claimed():
             with _beating(job, parent) as progress:
