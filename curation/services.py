@@ -335,6 +335,8 @@ def _changed_terms(prepared: PreparedOperation, journal: Journal) -> Iterator[st
 def _refuse_undo(curation: Curation, viewer: Viewer) -> None:
     if curation.undone_at is not None:
         raise UndoRefusedError(f"It was already undone on {curation.undone_at:%Y-%m-%d %H:%M} UTC.")
+    if curation.arguments.get("purged"):
+        raise UndoRefusedError("It held secrets, which were purged: it cannot be undone.")
     by_writers = scope_of(curation.verb) == "write"
     allowed = viewer.writable_project_ids if by_writers else viewer.curated_project_ids
     refs: dict[str, list[TermRef]] = {}
