@@ -50,7 +50,7 @@ def mark_memories(snapshots: Iterable[MemorySnapshot], *, new: bool = False) -> 
             found[memory_id] = (marks, _hash_of(own))
     if not new:
         known = MemoryMark.objects.filter(memory_id__in=texts).values_list("memory_id", flat=True)
-    _store(found, set(known) - found.keys())
+    _store_marks(found, set(known) - found.keys())
 
 
 def _texts_of(snapshot: MemorySnapshot) -> list[str]:
@@ -73,7 +73,7 @@ ON CONFLICT (memory_id) DO UPDATE SET marks = excluded.marks, text_hash = exclud
   harmless_by_id = CASE WHEN known.text_hash = excluded.text_hash THEN known.harmless_by_id END"""
 
 
-def _store(found: dict[int, tuple[tuple[Mark, ...], str]], gone: Collection[int]) -> None:
+def _store_marks(found: dict[int, tuple[tuple[Mark, ...], str]], gone: Collection[int]) -> None:
     if found:
         rows = [(memory_id, ",".join(marks), text_hash) for memory_id, (marks, text_hash) in sorted(found.items())]
         execute(_STORE, [list(column) for column in zip(*rows, strict=True)])
@@ -162,6 +162,6 @@ def _mark_block() -> int | None:
         if marks := marks_of(own):
             found[memory_id] = (marks, _hash_of(own))
     known = set(MemoryMark.objects.filter(memory_id__in=ids).values_list("memory_id", flat=True))
-    _store(found, known - found.keys())
+    _store_marks(found, known - found.keys())
     Corpus.objects.filter(pk=1).update(marked_by=RULES, marked_below=min(ids, default=0) if len(rows) == _BLOCK else 0)
     return len(found)

@@ -273,7 +273,7 @@ class Memory(models.Model):
         ImportBatch, models.SET_NULL, null=True, blank=True, related_name="memories", db_index=False
     )
     trust = models.SmallIntegerField(
-        null=True, blank=True, choices=Trust, help_text="The origin of its words; empty for memories of earlier versions."
+        null=True, blank=True, choices=Trust, help_text="The origin of its words; empty if earlier versions stored it."
     )
     terms = SearchVectorField(null=True, editable=False)
     category_ids = ArrayField(models.IntegerField(), default=list, blank=True, editable=False)

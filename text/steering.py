@@ -63,7 +63,7 @@ def marks_of(texts: Iterable[str]) -> tuple[Mark, ...]:
 
 def phrases_of(text: str) -> list[str]:
     """The first phrases of a text for which it is marked, in lower case and with one space between words."""
-    plain = _plain(text[:_PART])
+    plain = _as_words(text[:_PART])
     words = plain.translate(_PUNCTUATION).split()
     found = [match for pattern, _ in _rules().possible(set(words)) if (match := pattern.search(plain))]
     turns = [match for match in [_TURNS.search(text.lower())] if match]
@@ -172,7 +172,7 @@ def _orders(text: str) -> bool:
 
 
 def _orders_in(text: str) -> bool:
-    plain = _plain(text)
+    plain = _as_words(text)
     words = plain.translate(_PUNCTUATION).split()
     turn = _TURN_WEIGHT if _has_turn(text.lower()) else 0
     if turn + _weight(plain, words, turn) >= _ENOUGH:
@@ -192,7 +192,7 @@ def _spellings(plain: str, words: Sequence[str]) -> Iterator[str]:
         yield _SPACED.sub(lambda found: _BETWEEN.sub("", found.group()), plain)
 
 
-def _plain(text: str) -> str:
+def _as_words(text: str) -> str:
     """A text as the rules read it: lower case, without accents and lookalikes, its words apart by one space."""
     if "&#" in text:
         text = html.unescape(text)
@@ -289,11 +289,11 @@ def _rules() -> _Rules:
             for stem in group.split():
                 known[stem[:5]] = known.get(stem[:5], 0) | bit
             bits, bit = bits | bit, bit << 1
-        patterns.append((bits, _compiled(rule["pattern"], words), rule["weight"]))
+        patterns.append((bits, _compile_pattern(rule["pattern"], words), rule["weight"]))
     return _Rules(tuple(patterns), known, tuple(_language(one) for one in read["language"]))
 
 
-def _compiled(pattern: str, words: Mapping[str, str]) -> re.Pattern[str]:
+def _compile_pattern(pattern: str, words: Mapping[str, str]) -> re.Pattern[str]:
     for name, word in words.items():
         pattern = pattern.replace(f"{{{name}}}", word)
     return re.compile(re.sub(r"\n(?=\S)|\n(?= )", "", pattern))
@@ -315,4 +315,4 @@ _LISTS = ("disregard", "instructions", "send", "secrets", "hush", "model", "alwa
 
 
 def _plain_word(word: str) -> str:
-    return _plain(word) + (" " if word.endswith(" ") else "")
+    return _as_words(word) + (" " if word.endswith(" ") else "")

@@ -13,7 +13,7 @@ from text.steering import marks_text
 
 _BLOCK = 500
 # A person decides these first: the rules are sure that somebody should look.
-_CONFIDENCE = 1.0
+_CONFIDENCE = 0.99
 
 
 def marked_proposals(*, project_id: int | None = None, memory_ids: Collection[int] | None = None) -> Iterator[Proposal]:

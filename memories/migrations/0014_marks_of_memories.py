@@ -32,7 +32,7 @@ class Migration(migrations.Migration):
             field=models.SmallIntegerField(
                 blank=True,
                 choices=[(0, "from outside"), (1, "by an agent"), (2, "by a person")],
-                help_text="The origin of its words; empty for memories of earlier versions.",
+                help_text="The origin of its words; empty if earlier versions stored it.",
                 null=True,
             ),
         ),
