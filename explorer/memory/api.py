@@ -21,7 +21,7 @@ from explorer.status.reads import SiteStatus, site_status
 from memories.history import rivals_of, superseded_by
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_details, memory_version
-from memories.recalls import opened
+from memories.recalls import record_opening
 from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.refusals import MemoryNotFoundError
 from memories.services import memory_create, memory_delete, memory_link, memory_restore, memory_update
@@ -367,7 +367,7 @@ def read(request: ApiRequest, memory_id: int, response: HttpResponse) -> MemoryR
     detail = memory_details(viewer, [storable_id(memory_id)]).get(memory_id)
     if detail is None:
         raise MemoryNotFoundError(memory_id)
-    opened(viewer, [memory_id])
+    record_opening(viewer, [memory_id])
     reply = memory_reply(detail, request)
     response["ETag"] = etag = _etag(reply)
     if viewer.api_key_id is not None:

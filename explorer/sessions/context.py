@@ -19,8 +19,9 @@ from access.keys import ApiRequest, allowed
 from access.viewer import Viewer
 from explorer.explore.timeline_api import QueryWarning, query_warning
 from explorer.operations import read_operation
-from memories.models import Memory
+from memories.models import Memory, MemoryRead
 from memories.queries import visible_to
+from memories.recalls import record_passing
 from search.facets import Facet
 from search.query import SearchQuery, Sort
 from search.result import Hit, HitDetail, SearchWarning
@@ -150,7 +151,10 @@ def session_context(request: ContextRequest, viewer: Viewer) -> SessionContext:
         notes=len(latest.warnings),
         timings=watch.timings,
     )
-    return _cut(whole, request.budget)
+    found = _cut(whole, request.budget)
+    shown = [one.id for section in found.sections for one in section.memories]
+    record_passing(viewer, shown, MemoryRead.Kind.CONTEXT, request.querystring())
+    return found
 
 
 def _pinned(scope: SearchQuery, viewer: Viewer) -> ContextSection:
