@@ -116,7 +116,7 @@ def remove_old_reads() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class MemoryReader:
     """An agent or a person, and how often they were given memories: as the whole, or among the results of a list."""
 
     name: str
@@ -149,7 +149,7 @@ def reads_of(memory_ids: Collection[int]) -> QuerySet[MemoryRead]:
     return MemoryRead.objects.filter(certain | Q(number__gt=MOST_IDS)).annotate(is_certain=is_certain)
 
 
-def readers_of(reads: QuerySet[MemoryRead]) -> list[Reader]:
+def readers_of(reads: QuerySet[MemoryRead]) -> list[MemoryReader]:
     """Whoever made some reads, with the number of each, the last reader first."""
     is_listed = Q(kind=Kind.LIST, api_key_id=None) & ~Q(door__in=(ReadDoor.MCP, ReadDoor.CLAUDE_MEM))
     rows = list(
@@ -158,13 +158,13 @@ def readers_of(reads: QuerySet[MemoryRead]) -> list[Reader]:
         .annotate(times=Count("pk", filter=~is_listed), listed=Count("pk", filter=is_listed), last=Max("at"))
     )
     names = reader_names((user_id, key_id, door) for user_id, key_id, door, *_ in rows)
-    merged: dict[tuple[str, bool], Reader] = {}
+    merged: dict[tuple[str, bool], MemoryReader] = {}
     for user_id, key_id, door, times, listed, last in rows:
         name, is_agent = names[user_id, key_id, door]
         known = merged.get((name, is_agent))
         if known:
             times, listed, last = known.times + times, known.listed + listed, max(known.last_at, last)
-        merged[name, is_agent] = Reader(name, is_agent, times, listed, last)
+        merged[name, is_agent] = MemoryReader(name, is_agent, times, listed, last)
     return sorted(merged.values(), key=lambda reader: reader.last_at, reverse=True)
 
 

@@ -175,6 +175,9 @@ class MemoryReply(BaseModel):
     state: str
     state_reason: str
     pinned: bool
+    pinned_for: str = Field(
+        description="The agent for which alone it is pinned, which pinned it without the scope `curate`; else empty."
+    )
     importance: float | None
     confidence: float | None
     authors: list[str]
@@ -515,6 +518,7 @@ def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
     return MemoryReply(
         **{name: getattr(memory, name) for name in _COLUMNS},
         batch_id=memory.batch_id,
+        pinned_for=detail.pinned_for,
         url=memory_address(memory.pk, request),
         version=memory_version(memory),
         project=memory.project.slug,

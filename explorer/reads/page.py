@@ -10,7 +10,7 @@ from django.urls import reverse
 from access.viewer import Viewer
 from explorer.explore.page import Notice
 from explorer.reads.listing import DOORS, ListedRead, ReadsPage, ReadsRequest, list_reads
-from memories.reads import Reader, readers_of, visible_reads
+from memories.reads import MemoryReader, readers_of, visible_reads
 from text.formatting import plural, when_text
 
 # Reads and readers that another page shows.
@@ -105,7 +105,7 @@ class ReadersPart:
     """By whom a memory was read, on its page: as far as the viewer may know."""
 
     memory_id: int
-    readers: tuple[Reader, ...]
+    readers: tuple[MemoryReader, ...]
 
     def text(self, zone: tzinfo) -> str:
         """Such as "Read by codex 12 times, last yesterday"."""
