@@ -1,6 +1,7 @@
 """For whom a pin counts: an agent's for that agent alone, those of people and of keys that may curate for all."""
 
 from collections.abc import Collection
+from typing import Any
 
 from django.db.models import Case, Exists, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 
@@ -13,7 +14,7 @@ _MACHINES = (AuditEvent.Door.API, AuditEvent.Door.MCP)
 _LOST_KEY = -1
 
 
-def with_pinner(memories: QuerySet[Memory]) -> QuerySet[Memory]:
+def with_pinner(memories: QuerySet[Memory]) -> QuerySet[Any]:
     """The memories, each with `pinner`: the key that pinned it last, None where a person or a command did.
 
     For each that is pinned it reads auditevent_subject_idx.
