@@ -11,7 +11,6 @@ key its own.
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from urllib.parse import parse_qsl, urlencode
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -22,8 +21,8 @@ from access.models import ApiKey, AuditEvent
 from access.services import key_rights
 from access.viewer import Viewer
 from memories.models import MemoryRead
-from memories.secrets import mask_note
 from web.exchange import current
+from web.secrets import mask_query
 
 ReadDoor, Kind = MemoryRead.ReadDoor, MemoryRead.Kind
 # Ids of a read that are stored; it is in the condition of memoryread_large_idx.
@@ -87,8 +86,7 @@ def _door(viewer: Viewer, operation: str) -> MemoryRead.ReadDoor:
 
 def without_secrets(read: WaitingRead) -> WaitingRead:
     """A read whose query has no secrets, and is short enough to be stored."""
-    values = [(key, mask_note(value)) for key, value in parse_qsl(read.query, keep_blank_values=True)]
-    return replace(read, query=urlencode(values)[:_LONGEST_QUERY])
+    return replace(read, query=mask_query(read.query)[:_LONGEST_QUERY])
 
 
 def store_reads(reads: Iterable[WaitingRead]) -> None:
