@@ -556,6 +556,60 @@ class MemoryMark(models.Model):
         return f"#{self.memory_id}: {', '.join(self.marks)}"
 
 
+class MemoryRead(models.Model):
+    """Memories that somebody was given at once; see `memories/reads.py`.
+
+    Nothing that it names is a key of another table: it outlasts memories, and whoever read them.
+    """
+
+    class ReadDoor(models.TextChoices):
+        PAGE = "page"
+        API = "api"
+        MCP = "mcp"
+        CLAUDE_MEM = "claude-mem"
+        FEED = "feed"
+        ADMIN = "admin"
+        COMMAND = "command"
+
+    class Kind(models.TextChoices):
+        """How much of the memories was given."""
+
+        LIST = "list"
+        WHOLE = "whole"
+        CONTEXT = "context"
+        EXPORT = "export"
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField()
+    user_id = models.IntegerField(null=True)
+    api_key_id = models.BigIntegerField(null=True)
+    door = models.CharField(max_length=10, choices=ReadDoor)
+    operation = models.CharField(max_length=200)
+    session = models.CharField(max_length=200)
+    kind = models.CharField(max_length=10, choices=Kind)
+    query = models.TextField()
+    memory_ids = ArrayField(models.BigIntegerField())
+    number = models.IntegerField()
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [
+            models.Index(fields=["at"], name="memoryread_at_idx"),
+            models.Index(
+                fields=["user_id", "id"], name="memoryread_user_idx", condition=models.Q(user_id__isnull=False)
+            ),
+            models.Index(
+                fields=["api_key_id", "id"], name="memoryread_key_idx", condition=models.Q(api_key_id__isnull=False)
+            ),
+            models.Index(fields=["session", "id"], name="memoryread_session_idx", condition=~models.Q(session="")),
+            models.Index(fields=["id"], name="memoryread_large_idx", condition=models.Q(number__gt=1_000)),
+            GinIndex(fields=["memory_ids"], name="memoryread_memories_gin", fastupdate=False),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.operation}: {self.number} memories"
+
+
 class Corpus(models.Model):
     """A single row whose revision rises with every change, so that data derived from all memories can be cached."""
 

@@ -477,7 +477,8 @@ def memory_event(
     note: str = "",
 ) -> AuditEvent:
     """An unsaved event of a change to a memory."""
-    names = changed_fields(before, after) if before else ["project_id", "title", "state"]
+    of_new = ["project_id", "title", "state", *(["pinned"] if after.pinned else [])]
+    names = changed_fields(before, after) if before else of_new
     return AuditEvent(
         user_id=viewer.user_id,
         api_key_id=viewer.api_key_id,

@@ -17,7 +17,7 @@ from access.viewer import Viewer, viewer_of_user
 from agent_tools.cautions import caution_of
 from agent_tools.claude_mem.arguments import read_arguments
 from explorer.explore.timeline_api import index_row
-from memories.recalls import recalled
+from memories.recalls import record_list
 from search.engines import snapshot, with_engine
 from search.engines.base import Engine
 from search.models import SavedView
@@ -114,7 +114,7 @@ def answered(view: SavedView, question: str, viewer: Viewer) -> dict[str, Any]:
         if len(hits) >= _ANSWERS or not result.has_more:
             break
     hits = hits[:_ANSWERS]
-    recalled(viewer, [hit.id for hit in hits])
+    record_list(viewer, [hit.id for hit in hits], asked.querystring())
     nothing = f"None of the {_LARGEST} memories that fit the question best is" if result.has_more else "No memory is"
     lines = [
         "No model answers here; read these memories of the corpus, best first, and answer yourself."

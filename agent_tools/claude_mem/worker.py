@@ -22,7 +22,7 @@ from explorer.memory.bulk_api import Batch, batch_of
 from explorer.sessions.context import ContextRequest, session_context
 from memories.models import Project
 from memories.queries import MemoryDetail, visible_to
-from memories.recalls import recalled
+from memories.recalls import record_list
 from search.query import SORT_ALIASES
 from search.result import Hit, HitDetail
 from search.run import run
@@ -30,7 +30,7 @@ from search.timeline import TimelineRequest, timeline
 from web.admission import BusyError, requests
 from web.bodies import BODY
 from web.errors import ApiError
-from web.exchange import Receive, Scope, Send
+from web.exchange import Receive, Scope, Send, set_route
 from web.responses import error_of
 from web.serving import is_loopback
 
@@ -77,8 +77,10 @@ def answer(scope: Scope, body: bytes) -> tuple[int, Any]:
         method, path = scope["method"].replace("HEAD", "GET"), scope["path"]
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if route := ROUTES.get((method, path)):
+            set_route(f"claude-mem {path}")
             return 200, route(pairs, body)
         if (named := _NAMED_CORPUS.fullmatch(path)) and method == "POST":
+            set_route(f"claude-mem /api/corpus/{named['action']}")
             return 200, _of_corpus(unquote(named["name"]), named["action"], _read_body(body))
         raise ApiError(404, "not_found", f"Not found: {method} {path[:100]}.")
     except Exception as error:
@@ -133,7 +135,7 @@ def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
     viewer = _viewer()
     asked = read_arguments(pairs, viewer)
     result = run(asked.query, viewer, include_facets=False, detail=HitDetail.INDEX)
-    recalled(viewer, [hit.id for hit in result.hits])
+    record_list(viewer, [hit.id for hit in result.hits], asked.query.querystring())
     lines = [f"Found {result.total} result(s)", *asked.notes, *(warning.message for warning in result.warnings)]
     if result.hits:
         lines += ["", *_table(result.hits)]

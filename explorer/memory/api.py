@@ -22,7 +22,7 @@ from memories.history import rivals_of, superseded_by
 from memories.marks import MARKS
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_details, memory_version
-from memories.recalls import opened
+from memories.recalls import record_opening
 from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.refusals import MemoryNotFoundError
 from memories.services import memory_create, memory_delete, memory_link, memory_restore, memory_update
@@ -177,6 +177,9 @@ class MemoryReply(BaseModel):
     state: str
     state_reason: str
     pinned: bool
+    pinned_for: str = Field(
+        description="The agent for which alone it is pinned, which pinned it without the scope `curate`; else empty."
+    )
     importance: float | None
     confidence: float | None
     authors: list[str]
@@ -371,7 +374,7 @@ def read(request: ApiRequest, memory_id: int, response: HttpResponse) -> MemoryR
     detail = memory_details(viewer, [storable_id(memory_id)]).get(memory_id)
     if detail is None:
         raise MemoryNotFoundError(memory_id)
-    opened(viewer, [memory_id])
+    record_opening(viewer, [memory_id])
     reply = memory_reply(detail, request)
     response["ETag"] = etag = _etag(reply)
     if viewer.api_key_id is not None:
@@ -525,6 +528,7 @@ def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
         batch_id=memory.batch_id,
         trust=trust_of(memory).name.lower(),
         marks=list(detail.marks),
+        pinned_for=detail.pinned_for,
         url=memory_address(memory.pk, request),
         version=memory_version(memory),
         project=memory.project.slug,

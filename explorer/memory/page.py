@@ -192,7 +192,7 @@ class MemoryPage:
 
     @property
     def provenance(self) -> list[MemoryFact]:
-        return [fact for fact in _provenance(self.detail.memory, self.import_name) if fact.values]
+        return [fact for fact in _provenance(self.detail, self.import_name) if fact.values]
 
     @property
     def mark(self) -> str:
@@ -295,7 +295,8 @@ def _changed_at(memory: Memory) -> datetime | None:
     return memory.updated_at if memory.updated_at != memory.created_at else None
 
 
-def _provenance(memory: Memory, import_name: str) -> Iterable[MemoryFact]:
+def _provenance(detail: MemoryDetail, import_name: str) -> Iterable[MemoryFact]:
+    memory = detail.memory
     yield MemoryFact("Author", _filters("author", memory.authors))
     yield MemoryFact("Agent", _filters("agent", [memory.agent]))
     session = memory.session
@@ -312,7 +313,11 @@ def _provenance(memory: Memory, import_name: str) -> Iterable[MemoryFact]:
     yield MemoryFact("Import", (FactValue(import_name, import_url(str(memory.batch_id))),) if import_name else ())
     yield MemoryFact("Confidence", (FactValue(_percent(memory.confidence)),) if memory.confidence is not None else ())
     yield MemoryFact("Importance", (FactValue(_percent(memory.importance)),) if memory.importance is not None else ())
-    yield MemoryFact("Pinned", (FactValue("yes"),) if memory.pinned else ())
+    yield MemoryFact("Pinned", (FactValue(_pin_text(detail)),) if memory.pinned else ())
+
+
+def _pin_text(detail: MemoryDetail) -> str:
+    return f"for {detail.pinned_for}" if detail.pinned_for else "yes"
 
 
 def _address(uri: str) -> FactValue:

@@ -1,7 +1,8 @@
 """The context of a session: the memories of its projects that an agent should know when it starts, in few tokens.
 
 The same for every interface: pinned, decided, proposed and lately changed memories, each with its id, and the
-categories and concepts that lead to the rest. The same memories and budget give the same text.
+categories and concepts that lead to the rest. The same memories and budget give the same text, but for what an agent
+has pinned without the scope to curate, which is pinned for itself alone.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from datetime import date, datetime
 from itertools import zip_longest
 from typing import Any, Literal
 
-from django.db.models import Q
+from django.db.models import BooleanField, Case, Q, When
 from django.http import HttpResponse
 from ninja import Router
 from pydantic import BaseModel, Field
@@ -20,8 +21,10 @@ from access.viewer import Viewer
 from explorer.explore.timeline_api import QueryWarning, query_warning
 from explorer.operations import read_operation
 from memories.marks import MARKS, marks_by_memory
-from memories.models import Memory
+from memories.models import Memory, MemoryRead
+from memories.pins import counting_pins, with_pinner
 from memories.queries import visible_to
+from memories.recalls import record_passing
 from memories.trust import TRUST, trust_of
 from search.facets import Facet
 from search.query import SearchQuery, Sort
@@ -165,16 +168,21 @@ def session_context(request: ContextRequest, viewer: Viewer) -> SessionContext:
         notes=len(latest.warnings),
         timings=watch.timings,
     )
-    return _cut(whole, request.budget)
+    found = _cut(whole, request.budget)
+    shown = [one.id for section in found.sections for one in section.memories]
+    record_passing(viewer, shown, MemoryRead.Kind.CONTEXT, request.querystring())
+    return found
 
 
 def _pinned(scope: SearchQuery, viewer: Viewer) -> ContextSection:
-    """The pinned memories, then the important ones, newest first. Uses the index memory_important_idx."""
+    """The memories that are pinned for the viewer, then the important ones, newest first; memory_important_idx."""
     wanted = visible_to(viewer).filter(Q(pinned=True) | Q(importance__gte=_IMPORTANT), state=Memory.State.ACTIVE)
+    is_pinned = Case(When(counting_pins(viewer), then=True), default=False, output_field=BooleanField())
+    wanted = with_pinner(wanted).annotate(is_pinned=is_pinned).filter(Q(is_pinned=True) | Q(importance__gte=_IMPORTANT))
     if scope.project:
         wanted = wanted.filter(project__slug__in=[name.lower() for name in scope.project])
     rows = list(
-        wanted.order_by("-pinned", "-created_at", "-id")
+        wanted.order_by("-is_pinned", "-created_at", "-id")
         .select_related("project")
         .only("title", "created_at", "memory_type", "project__slug", "trust", "agent", "source_uri")[: _MOST + 1]
     )

@@ -78,6 +78,7 @@ NOT_EXPORTED = {
     "access.SignInToken": _SECRET,
     "sessions.Session": _SECRET,
     "search.ViewFeed": _SECRET,
+    "memories.MemoryRead": "who read what here, which is nobody else's business",
     "access.IdempotentReply": "replies to requests of the last day",
     "home.Visit": "when a person last looked at this instance",
     "home.ImportJob": _OF_MACHINE,
