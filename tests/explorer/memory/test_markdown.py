@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from explorer.markdown import note_key, render_markdown, render_marked
+from explorer.markdown import render_markdown, render_marked
+from text.wiki_links import name_key
 
 ATTACKS = [
     pytest.param("<script>alert(1)</script>", id="script"),
@@ -140,7 +141,7 @@ def test_marked_words_are_highlighted_within_rendered_markdown(pieces, html):
         assert found == html
 
 
-NOTES = {note_key(name): "/memories/5/" for name in ("Green Tea", "drinks/Green Tea", "Green Tea.md")}
+NOTES = {name_key(name): "/memories/5/" for name in ("Green Tea", "drinks/Green Tea", "Green Tea.md")}
 LINK = '<a href="/memories/5/" rel="noopener nofollow">{}</a>'
 
 
