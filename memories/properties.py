@@ -15,6 +15,7 @@ OWN_PROPERTIES = "own_properties"
 # Characters of a value, values of a name, and names that are stored.
 _LONGEST, _MOST_VALUES, _MOST = 2_000, 50, 100
 _ALIASES = (field.validation_alias for field in MemoryRecord.model_fields.values())
+_NO_WORDS = frozenset({"yes", "no", "true", "false"})
 # Names that mean fields, or something that imports add.
 FIELD_NAMES = frozenset(MemoryRecord.model_fields).union(
     *(map(str, alias.choices) for alias in _ALIASES if isinstance(alias, AliasChoices)),
@@ -23,7 +24,7 @@ FIELD_NAMES = frozenset(MemoryRecord.model_fields).union(
 
 
 def own_properties(data: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The properties in the data of a record, which has them beside its fields."""
+    """The properties in the data of a note, which has them beside its fields."""
     names = data.keys() - FIELD_NAMES
     return properties_of({name: value for name, value in data.items() if name in names}) if names else {}
 
@@ -75,5 +76,6 @@ def property_words(raw: str | None) -> tuple[str, ...]:
 
 
 def words_of(properties: Any) -> tuple[str, ...]:
-    """The values of stored properties, each once."""
-    return tuple(dict.fromkeys(one for values in stored_properties(properties).values() for one in values))
+    """The values of stored properties that are words, each once."""
+    every = (one for values in stored_properties(properties).values() for one in values)
+    return tuple(one for one in dict.fromkeys(every) if one not in _NO_WORDS)

@@ -220,7 +220,7 @@ def _validate(found: SourceRecord) -> Incoming | RefusedRecord:
             return RefusedRecord(found.location, _unstorable(found.raw) or "cannot be stored as JSON")
         if "\\u0000" in raw and (reason := _unstorable(found.raw)):
             return RefusedRecord(found.location, reason)
-    given = own_properties(found.data) if found.raw is None else found.properties
+    given = own_properties(found.data) if found.file else found.properties
     if properties := given and properties_of(given):
         raw = _CANONICAL(json.loads(raw) | {OWN_PROPERTIES: properties})
     return Incoming(

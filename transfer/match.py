@@ -178,8 +178,15 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
     if matched.changed and not run.options.overwrite:
         # A copy from an export has no hash to compare; whether it differs from its memory shows when that is read.
         edited = edited_here([memory_id for one, memory_id in matched.changed if one.stored is None])
+        digests = dict(Memory.objects.filter(pk__in=edited).values_list("pk", "raw__note_file__digest"))
         for one, memory_id in matched.changed:
-            if memory_id in edited:
+            if memory_id not in edited:
+                continue
+            if one.found.file and one.found.file.digest and digests.get(memory_id) == one.found.file.digest:
+                # The note is as it was; it is only read in another way now.
+                run.tally.unchanged += 1
+                settled(run, [(one, memory_id)])
+            else:
                 refuse_edited(run, one, memory_id, edited[memory_id])
         matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in edited]
     return matched

@@ -18,17 +18,15 @@ from memories.snapshot import NamedLink
 from memories.terms import MemoryText, memories_terms
 
 _AT_ONCE = 1_000
-# Those whose texts have links that are not stored yet, and those whose raw records are records of ours with more fields.
+# Those whose texts have links that are not stored yet, and notes with properties of their own.
 _TEXTS = """
 SELECT memory.id, memory.title, memory.tags, memory.summary, memory.external_id, memory.content, project.language,
-       CASE WHEN memory.raw ? 'note_file' OR memory.batch_id = ANY(%(batches)s) THEN memory.raw END,
-       memory.raw ? 'note_file',
+       CASE WHEN memory.raw ? 'note_file' THEN memory.raw END,
        ARRAY(SELECT rel FROM memories_memorylink link WHERE link.memory_id = memory.id ORDER BY ordinal),
        ARRAY(SELECT target FROM memories_memorylink link WHERE link.memory_id = memory.id ORDER BY ordinal)
 FROM memories_memory memory JOIN memories_project project ON project.id = memory.project_id
 WHERE memory.id > %(last)s AND (
-  strpos(memory.content, '[[') > 0
-  OR ((memory.raw ? 'note_file' OR memory.batch_id = ANY(%(batches)s)) AND CASE jsonb_typeof(memory.raw) WHEN 'object' THEN memory.raw - %(fields)s::text[] <> '{}' END)
+  strpos(memory.content, '[[') > 0 OR (memory.raw ? 'note_file' AND memory.raw - %(fields)s::text[] <> '{}')
 ) ORDER BY memory.id LIMIT %(most)s"""
 _UPDATE = """
 UPDATE memories_memory memory SET terms = made.terms::tsvector,
@@ -39,8 +37,7 @@ _LINK = "INSERT INTO memories_memorylink (memory_id, ordinal, rel, target, url) 
 
 def find_what_is_there(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
     with schema_editor.connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM memories_importbatch WHERE format IN ('jsonl', 'markdown')")
-        asked = {"batches": [row[0] for row in cursor.fetchall()], "fields": sorted(FIELD_NAMES), "most": _AT_ONCE}
+        asked = {"fields": sorted(FIELD_NAMES), "most": _AT_ONCE}
         last = 0
         while True:
             cursor.execute(_TEXTS, asked | {"last": last})
@@ -57,10 +54,10 @@ def find_what_is_there(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> N
 
 def _find_in(cursor: Any, rows: list[Any]) -> None:
     texts, owns, links = [], [], []
-    for memory_id, title, tags, summary, external_id, content, language, raw, is_note, rels, targets in rows:
+    for memory_id, title, tags, summary, external_id, content, language, raw, rels, targets in rows:
         stored = tuple(NamedLink(*pair) for pair in zip(rels, targets, strict=True))
         # The importer of notes has found their links.
-        found = stored if is_note else with_text_links(stored, content)
+        found = stored if raw else with_text_links(stored, content)
         links += [
             (memory_id, at, link.rel, link.target) for at, link in enumerate(found) if at >= len(stored)
         ]

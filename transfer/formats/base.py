@@ -55,7 +55,7 @@ class SourceRecord:
     file: NoteFile | None = None
     """The file of a note, so that an export gives it back."""
     properties: Mapping[str, Any] | None = None
-    """What it says besides its fields; None if that is what its data has besides, where that is the record."""
+    """What it says besides its fields, as texts by name; a note has it in its data."""
 
 
 @dataclass(frozen=True, slots=True)
