@@ -404,10 +404,13 @@ def memories_audit(viewer: Viewer, verb: str, changes: Sequence[Change], *, batc
     """Record the changes of many memories by a batch."""
     events = [memory_event(viewer, verb, before, after, batch_id=batch_id) for before, after in changes]
     AuditEvent.objects.bulk_create(events, batch_size=500)
-    changes_record(
-        (event, after.project_id, kind_of_change(before, after, event.after or ()))
-        for event, (before, after) in zip(events, changes, strict=True)
-    )
+    entries: list[tuple[AuditEvent, int, Kind]] = []
+    for event, (before, after) in zip(events, changes, strict=True):
+        if before.project_id != after.project_id:
+            # Readers of the project that it left see it no longer.
+            entries.append((event, before.project_id, Kind.DELETED))
+        entries.append((event, after.project_id, kind_of_change(before, after, event.after or ())))
+    changes_record(entries)
 
 
 def memory_event(

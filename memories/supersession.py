@@ -23,7 +23,6 @@ from memories.refusals import (
     SuccessorError,
     VersionConflictError,
 )
-from memories.secrets import mask_note
 from memories.snapshot import MemorySnapshot
 from memories.storage import (
     changed_fields,
@@ -33,6 +32,7 @@ from memories.storage import (
     snapshots_read,
     snapshots_update,
 )
+from web.secrets import mask_note
 from web.sql import fetch, fetch_column
 
 # As the version of a change: any, as long as there is one.

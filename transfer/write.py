@@ -26,7 +26,7 @@ from memories.link_targets import DanglingLink, dangling_links, names_of_snapsho
 from memories.models import Memory
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord, slug_name
 from memories.resolve import SessionUse, names_ensure, names_of, record_snapshot, sessions_ensure
-from memories.secrets import OFF, read_policies
+from memories.secrets import read_policies
 from memories.snapshot import InsertBlock, MemorySnapshot, NamedLink, insert_block
 from memories.storage import (
     changed_fields,
@@ -53,6 +53,7 @@ from transfer.rows import Row, rows_finish, rows_write
 from transfer.state import ImportCounts, ImportObserver, ImportRun, WriteOptions
 from transfer.vocabulary import deferred_write
 from web.processes import rare_collections
+from web.secrets import OFF
 
 # Imports wait for each other, so that none misses the rows of another.
 IMPORT_LOCK = 0x6D6E656D6F
@@ -93,7 +94,7 @@ def records_write(
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
         vocabulary_lock_shared(seconds=math.inf)
         matcher, writer = Matcher(run), _BlockWriter(run, stack)
-        for block in stack.enter_context(blocks_read(reading, _policy(options))):
+        for block in stack.enter_context(blocks_read(reading, policy_of(options))):
             if rows := [item for item in block.items if isinstance(item, Row)]:
                 # They refer to memories before them.
                 writer.store_all()
@@ -119,7 +120,7 @@ def records_write(
     return run.tally
 
 
-def _policy(options: WriteOptions) -> Callable[[Mapping[str, Any]], str]:
+def policy_of(options: WriteOptions) -> Callable[[Mapping[str, Any]], str]:
     """How secrets in a record are treated, by the project that it goes into."""
     policies = read_policies()
     if options.is_own:
@@ -171,8 +172,7 @@ class _BlockWriter:
         # Links of others that name memories of this import, and the memories that have links themselves.
         self._naming: dict[DanglingLink, None] = {}
         self._linked: list[int] = []
-        # Location, memory, project, and the names of the memories that it supersedes.
-        self._superseding: list[tuple[str, int, int, tuple[str, ...]]] = []
+        self._superseding: list[Superseding] = []
 
     def write(self, block: Block, matched: Matched) -> None:
         """Update changed memories, and begin to build the new ones. Stores the oldest block that waits for it."""
@@ -203,7 +203,7 @@ class _BlockWriter:
         """Write what relates memories, now that all are stored."""
         naming = self._naming | dict.fromkeys(dangling_links(self._linked))
         dangling_settle(list(naming), self._run.viewer)
-        self._supersede()
+        supersede_named(self._run, self._superseding)
         note_states_store(self._run.batch_id)
         restore_returned(self._run.returned, self._run.viewer, self._run.batch_id)
         sessions_date(self._changed_sessions)
@@ -332,24 +332,28 @@ class _BlockWriter:
         )
         return with_note_file(changed, one.found.file) if one.found.file else changed
 
-    def _supersede(self) -> None:
-        """Mark the memories that records supersede. Others keep their states and successors."""
-        run = self._run
-        found = targets_resolve((project_id, name) for _, _, project_id, names in self._superseding for name in names)
-        successors: dict[int, int] = {}
-        for location, memory_id, project_id, names in self._superseding:
-            for name in names:
-                older = found.get((project_id, name))
-                if older is None or older == memory_id:
-                    run.note(location, f"supersedes: {name!r} is not another memory of its project; left out")
-                else:
-                    successors[older] = memory_id
-        changes = [
-            (old, replace(old, state="superseded", superseded_by_id=successors[old.id], updated_at=run.now))
-            for old in snapshots_read(successors).values()
-            if old.state in (Memory.State.ACTIVE, Memory.State.PROPOSED) and old.superseded_by_id is None
-        ]
-        memories_audit(run.viewer, "supersede", snapshots_update(changes), batch_id=run.batch_id)
+
+Superseding = tuple[str, int, int, tuple[str, ...]]
+"""The location of a record, its memory, its project, and the names of the memories that it supersedes."""
+
+
+def supersede_named(run: ImportRun, superseding: Sequence[Superseding]) -> None:
+    """Mark the memories that records supersede. Others keep their states and successors."""
+    found = targets_resolve((project_id, name) for _, _, project_id, names in superseding for name in names)
+    successors: dict[int, int] = {}
+    for location, memory_id, project_id, names in superseding:
+        for name in names:
+            older = found.get((project_id, name))
+            if older is None or older == memory_id:
+                run.note(location, f"supersedes: {name!r} is not another memory of its project; left out")
+            else:
+                successors[older] = memory_id
+    changes = [
+        (old, replace(old, state="superseded", superseded_by_id=successors[old.id], updated_at=run.now))
+        for old in snapshots_read(successors).values()
+        if old.state in (Memory.State.ACTIVE, Memory.State.PROPOSED) and old.superseded_by_id is None
+    ]
+    memories_audit(run.viewer, "supersede", snapshots_update(changes), batch_id=run.batch_id)
 
 
 _Built = tuple[list[MemorySnapshot], list[str], "Future[list[str]]"]

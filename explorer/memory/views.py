@@ -27,6 +27,7 @@ from explorer.http import (
 from explorer.links import filter_url, memory_url, similar_url
 from explorer.memory.edit import (
     EVERY,
+    NEW_PROJECT,
     REPLACES,
     STATES,
     TERMS,
@@ -127,7 +128,7 @@ def _origin_query(request: HttpRequest) -> SearchQuery | None:
     return query if pairs and not problems else None
 
 
-_NEW = (*TEXTS, "project", *TERMS, REPLACES)
+_NEW = (*TEXTS, "project", NEW_PROJECT, *TERMS, REPLACES)
 _DONE = {"archived": "Archived", "active": "Restored", "deleted": "Deleted"}
 
 
