@@ -11,6 +11,7 @@ from markdown_it.token import Token
 
 _CALLOUT = re.compile(r"\[!(?P<kind>[^\[\]\n]{1,60})\][+-]?[ \t]*(?P<title>[^\n]*)(?:\n|\Z)")
 _TASK = re.compile(r"\[(?P<done>[ xX])\][ \t]+(?=\S)")
+_WORD = re.compile(r"[\w=]")
 # Characters that are no letters of a kind of callout, such as those around highlighted words.
 _NO_LETTERS = re.compile(r"[^\w -]+")
 
@@ -54,7 +55,9 @@ def _marked_text(state: StateInline, silent: bool) -> bool:
     begin = state.pos + 2
     end = state.src.find("==", begin) if state.src.startswith("==", state.pos) else -1
     inner = state.src[begin:end]
-    if not begin < end < state.posMax or inner != inner.strip(" \t\n=") or "\n\n" in inner:
+    # `a==b` is a comparison, and `package==1.0` a version.
+    around = state.src[state.pos - 1 : state.pos] + state.src[end + 2 : end + 3]
+    if not begin < end < state.posMax or inner != inner.strip(" \t\n=") or _WORD.search(around):
         return False
     if not silent:
         most = state.posMax
