@@ -25,17 +25,17 @@ def add_note_marks(markdown: MarkdownIt) -> None:
     markdown.core.ruler.push("empty_paragraphs", _empty_paragraphs)
 
 
-def _line(state: StateBlock, number: int) -> str:
+def _text_of_line(state: StateBlock, number: int) -> str:
     return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]]
 
 
 def _hidden_block(state: StateBlock, begin: int, end: int, silent: bool) -> bool:
     """A comment of several lines. One that does not end is text."""
-    first = _line(state, begin)
+    first = _text_of_line(state, begin)
     if not first.startswith("%%") or "%%" in first[2:] or state.is_code_block(begin):
         return False
-    last = next((number for number in range(begin + 1, end) if "%%" in _line(state, number)), None)
-    if last is None or not _line(state, last).rstrip().endswith("%%"):
+    last = next((number for number in range(begin + 1, end) if "%%" in _text_of_line(state, number)), None)
+    if last is None or not _text_of_line(state, last).rstrip().endswith("%%"):
         return False
     if not silent:
         state.line = last + 1

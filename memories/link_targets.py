@@ -23,9 +23,10 @@ _OF_TEXTS = (DEFAULT_REL, EMBEDS_REL)
 # Names in one statement.
 _MANY = 20_000
 _NAMES = "ARRAY(SELECT lower(name) FROM unnest(%(names)s::text[]) AS name)"
-# Uses memory_title_hash, memory_file_idx and memory_alias_gin, whose conditions these are.
+# Uses memory_title_idx, memory_file_idx and memory_alias_gin, whose conditions these are.
 _CALLED = f"""
-SELECT id FROM memories_memory WHERE lower(title) = ANY({_NAMES})
+SELECT id FROM memories_memory
+WHERE md5(lower(title)) = ANY(ARRAY(SELECT md5(lower(name)) FROM unnest(%(names)s::text[]) AS name))
 UNION SELECT id FROM memories_memory
 WHERE source_uri <> '' AND NOT source_uri LIKE '%%://%%' AND lower(substring(source_uri, '[^/]*$')) = ANY({_NAMES})
 UNION SELECT id FROM memories_memory
@@ -60,7 +61,7 @@ class FoundLink(NamedTuple):
     target_id: int
 
 
-class _Place(NamedTuple):
+class _NamedMemory(NamedTuple):
     """A memory as it names others, and is named."""
 
     id: int
@@ -103,21 +104,21 @@ def targets_resolve(names: Iterable[tuple[int, str]]) -> dict[tuple[int, str], i
 def names_of_snapshot(memory: MemorySnapshot) -> list[str]:
     """The names by which links may mean a memory."""
     aliases = json.loads(memory.raw).get("aliases") if memory.raw and '"aliases"' in memory.raw else None
-    return _names(memory.title, memory.external_id, memory.source_uri, aliases)
+    return _names_in_record(memory.title, memory.external_id, memory.source_uri, aliases)
 
 
 def names_of_memories(memory_ids: Collection[int]) -> list[str]:
     """The names by which links may mean some memories."""
     rows = Memory.objects.filter(pk__in=memory_ids).values_list("title", "external_id", "source_uri", "raw__aliases")
-    return [name for row in rows for name in _names(*row)]
+    return [name for row in rows for name in _names_in_record(*row)]
 
 
-def _names(title: str, external_id: str, source_uri: str, aliases: Any) -> list[str]:
+def _names_in_record(title: str, external_id: str, source_uri: str, aliases: Any) -> list[str]:
     files = names_of_file(source_uri) if source_uri and "://" not in source_uri else ()
-    return [name for name in (title, external_id, *files, *_listed(aliases)) if name]
+    return [name for name in (title, external_id, *files, *_alias_texts(aliases)) if name]
 
 
-def _listed(aliases: Any) -> list[str]:
+def _alias_texts(aliases: Any) -> list[str]:
     """The aliases of a record, where anything may stand."""
     several = aliases if isinstance(aliases, list) else [aliases]
     return [one.strip() for one in several if isinstance(one, str) and one.strip()]
@@ -170,10 +171,10 @@ def _found_links(links: Sequence[DanglingLink], viewer: Viewer) -> list[FoundLin
     return [FoundLink(*link[:4], target_id) for link, target_id in targets.items() if target_id is not None]
 
 
-def _places(memory_ids: Collection[int]) -> list[_Place]:
+def _places(memory_ids: Collection[int]) -> list[_NamedMemory]:
     rows = fetch(_PLACES, [list(memory_ids)])
     return [
-        _Place(memory_id, project_id, posixpath.dirname(uri), origin or "", _ranks(title, uri, _json(aliases)))
+        _NamedMemory(memory_id, project_id, posixpath.dirname(uri), origin or "", _ranks(title, uri, _json(aliases)))
         for memory_id, project_id, title, uri, aliases, origin in rows
     ]
 
@@ -187,13 +188,13 @@ def _ranks(title: str, source_uri: str, aliases: Any) -> dict[str, int]:
     """The name of a file goes before another note's title, and that before another note's alias."""
     ranks: dict[str, int] = {}
     files = names_of_file(source_uri) if source_uri and "://" not in source_uri else ()
-    for rank, names in enumerate((files, (title,), _listed(aliases))):
+    for rank, names in enumerate((files, (title,), _alias_texts(aliases))):
         for name in names:
             ranks.setdefault(name_key(name), rank)
     return ranks
 
 
-def _called(targets: Collection[str]) -> dict[str, list[_Place]]:
+def _called(targets: Collection[str]) -> dict[str, list[_NamedMemory]]:
     """The memories that have names, by the names as they are compared."""
     wanted = {name_key(target) for target in targets}
     ends = {link_name(target).rsplit("/", 1)[-1] for target in targets}
@@ -202,14 +203,16 @@ def _called(targets: Collection[str]) -> dict[str, list[_Place]]:
     ids: set[int] = set()
     for start in range(0, len(names), _MANY):
         ids.update(fetch_column(_CALLED, {"names": array_literal(names[start : start + _MANY])}))
-    found: dict[str, list[_Place]] = defaultdict(list)
+    found: dict[str, list[_NamedMemory]] = defaultdict(list)
     for place in _places(ids) if ids else ():
         for name in wanted.intersection(place.ranks):
             found[name].append(place)
     return found
 
 
-def _meant(link: DanglingLink, naming: _Place, called: Mapping[str, Sequence[_Place]], viewer: Viewer) -> int | None:
+def _meant(
+    link: DanglingLink, naming: _NamedMemory, called: Mapping[str, Sequence[_NamedMemory]], viewer: Viewer
+) -> int | None:
     """The memory that a link names: of its project, else of the source that its memory came from, else the only one."""
     key = name_key(link.target)
     own = [one for one in called.get(key, ()) if one.project_id == naming.project_id]
@@ -219,7 +222,7 @@ def _meant(link: DanglingLink, naming: _Place, called: Mapping[str, Sequence[_Pl
         own = own or [one for one in seen if link.rel in _OF_TEXTS and len(seen) == 1]
     beside = posixpath.join(naming.folder, posixpath.dirname(link_name(link.target))).rstrip("/")
 
-    def order(one: _Place) -> tuple[bool, int, bool, int]:
+    def order(one: _NamedMemory) -> tuple[bool, int, bool, int]:
         return one.source != naming.source, one.ranks[key], one.folder != beside, one.id
 
     return min(own, key=order).id if own else None

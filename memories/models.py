@@ -8,11 +8,11 @@ from datetime import datetime
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
-from django.contrib.postgres.indexes import GinIndex, HashIndex
+from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.db.models.fields.json import KeyTransform
-from django.db.models.functions import Cast, Coalesce, Lower, Now
+from django.db.models.functions import MD5, Cast, Coalesce, Lower, Now
 from django.utils import timezone
 from pgvector.django import HalfVectorField, HnswIndex
 
@@ -307,7 +307,7 @@ class Memory(models.Model):
                 fields=["superseded_by"], name="memory_superseded_idx", condition=models.Q(superseded_by__isnull=False)
             ),
             # The names by which links may mean it; `memories.link_targets` has the same expressions.
-            HashIndex(Lower("title"), name="memory_title_hash"),
+            models.Index(MD5(Lower("title")), name="memory_title_idx"),
             models.Index(
                 Lower(models.Func("source_uri", models.Value("[^/]*$"), function="substring")),
                 name="memory_file_idx",

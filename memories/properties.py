@@ -34,7 +34,7 @@ def properties_of(values: Mapping[str, Any]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, value in _flat(values):
         listed = value if isinstance(value, list) else [value]
-        texts = [text[:_LONGEST] for one in listed[:_MOST_VALUES] if (text := _text(one))]
+        texts = [text[:_LONGEST] for one in listed[:_MOST_VALUES] if (text := _value_text(one))]
         # Many numbers are no words, such as a vector.
         is_vector = len(listed) > _MOST_VALUES and all(isinstance(one, float | int) for one in listed)
         if texts and not is_vector and len(found) < _MOST:
@@ -50,7 +50,7 @@ def _flat(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield str(name), value
 
 
-def _text(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None or isinstance(value, Mapping | list):
         return json.dumps(value, ensure_ascii=False) if value else ""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value).strip()

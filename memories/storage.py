@@ -126,7 +126,7 @@ def snapshots_insert(block: InsertBlock, *, of_batch: bool = False, proven: dict
             cursor.execute("SET LOCAL mnemoscope.batch = 'off'")
         for kind, rows in block.refs.items():
             refs_copy(cursor, kind, rows)
-        links_copy(cursor, snapshots, targets)
+        links_copy(cursor, snapshots, targets, {})
 
 
 @contextmanager
@@ -271,18 +271,18 @@ def snapshots_update(changes: Sequence[Change]) -> list[Change]:
             _refs_update(cursor, kind, changes)
         if relinked := [after for before, after in changes if before.links != after.links]:
             # A name that a link has found stays found, such as the title of a note.
-            targets = {**_found_targets(relinked), **targets}
+            found = _found_targets(relinked)
             cursor.execute("DELETE FROM memories_memorylink WHERE memory_id = ANY(%s)", [[one.id for one in relinked]])
-            links_copy(cursor, relinked, targets)
+            links_copy(cursor, relinked, targets, found)
     return changes
 
 
 def _found_targets(snapshots: Sequence[MemorySnapshot]) -> dict[tuple[int, str], int]:
-    """(project, target) -> the memory that the links of memories point to, as they are stored."""
-    projects = {snapshot.id: snapshot.project_id for snapshot in snapshots}
-    links = MemoryLink.objects.filter(memory_id__in=projects, target_memory__isnull=False)
+    """(memory, target) -> the memory that the links of memories point to, as they are stored."""
+    ids = [snapshot.id for snapshot in snapshots]
+    links = MemoryLink.objects.filter(memory_id__in=ids, target_memory__isnull=False)
     rows = links.values_list("memory_id", "target", "target_memory_id")
-    return {(projects[memory_id], target): found for memory_id, target, found in rows}
+    return {(memory_id, target): found for memory_id, target, found in rows}
 
 
 def sessions_date(session_ids: Iterable[int | None]) -> None:

@@ -69,7 +69,7 @@ def store_change(before: MemorySnapshot, after: MemorySnapshot, verb: str, viewe
         after = replace(after, state_reason=note)
     if stored := snapshots_update([(before, after)]):
         after = stored[0][1]
-        if not _NAMING.isdisjoint(changed_fields(before, after)):
+        if not _NAMING.isdisjoint(changed_fields(before, after)) or before.state == Memory.State.DELETED:
             links_settle([after], viewer)
         memory_audit(viewer, verb, before, after, note=note)
         corpus_bump()

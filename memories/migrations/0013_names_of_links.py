@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 from django.apps.registry import Apps
-from django.contrib.postgres.indexes import GinIndex, HashIndex
+from django.contrib.postgres.indexes import GinIndex
 from django.db import migrations, models
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.models.fields.json import KeyTransform
-from django.db.models.functions import Cast, Lower
+from django.db.models.functions import MD5, Cast, Lower
 
 from access.viewer import command_viewer
 from memories.link_targets import dangling_links, set_targets
@@ -79,7 +79,7 @@ class Migration(migrations.Migration):
         migrations.RunSQL("SET LOCAL lock_timeout = '10s'", migrations.RunSQL.noop),
         migrations.AddIndex(
             model_name="memory",
-            index=HashIndex(Lower("title"), name="memory_title_hash"),
+            index=models.Index(MD5(Lower("title")), name="memory_title_idx"),
         ),
         migrations.AddIndex(
             model_name="memory",

@@ -17,7 +17,7 @@ from explorer.memory.page import MemoryPage
 from memories.models import Memory, MemoryLink, Project
 from memories.queries import memory_details
 from memories.records import MemoryChanges, MemoryRecord
-from memories.services import memory_create, memory_delete, memory_update
+from memories.services import memory_create, memory_delete, memory_restore, memory_update
 from text.wiki_links import named_texts
 from transfer.formats.registry import importer_for
 from transfer.run import ImportChoices, import_path
@@ -214,9 +214,13 @@ def test_a_link_finds_a_memory_that_is_moved_to_its_project(db, in_bulk):
     assert memory_url(tea.pk) not in page_of(memory, sees("one")).body
 
 
-def test_a_deleted_memory_is_not_meant(db):
-    memory_delete(memory_id=create(title="Green Tea").pk, viewer=EVERYTHING, reason="gone")
-    assert target_of(create("[[Green Tea]]")) is None
+def test_a_deleted_memory_is_not_meant_until_it_is_restored(db):
+    tea = create(title="Green Tea")
+    memory_delete(memory_id=tea.pk, viewer=EVERYTHING, reason="gone")
+    memory = create("[[Green Tea]]")
+    assert target_of(memory) is None
+    memory_restore(memory_id=tea.pk, viewer=EVERYTHING)
+    assert target_of(memory) == tea.pk
 
 
 # --- which one --------------------------------------------------------------------------------------------------------
@@ -311,6 +315,15 @@ def test_records_of_any_format_link(tmp_path):
     tea = Memory.objects.get(title="Tea")
     assert target_of(Memory.objects.get(external_id="a")) == tea.pk
     assert target_of(create("[[cha]]")) == tea.pk
+
+
+def test_links_keep_their_targets_when_notes_change_together(vault):
+    files = {f"{name}/a.md": "[[b]] here." for name in ("x", "y")} | {f"{name}/b.md": "A." for name in ("x", "y")}
+    imported(vault(files))
+    imported(vault({f"{name}/a.md": "[[b]] and [[c]] here." for name in ("x", "y")}))
+    for name in ("x", "y"):
+        target = links_of(Memory.objects.get(external_id=f"{name}/a.md"))[0][2]
+        assert target == Memory.objects.get(external_id=f"{name}/b.md").pk
 
 
 # --- isolation --------------------------------------------------------------------------------------------------------
