@@ -14,6 +14,7 @@ from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
 from memories.history import value_before, values_at
+from memories.link_targets import targets_resolve
 from memories.models import Memory, Project, Session
 from memories.projects import refuse_secret_slug
 from memories.queries import visible_to
@@ -71,6 +72,7 @@ from memories.supersession import (
     without_successor,
 )
 from memories.terms import memory_terms
+from memories.trust import DERIVED, trust_after, trust_of, trust_of_record
 from web.sql import execute
 
 DEFAULT_PROJECT = "default"
@@ -104,6 +106,7 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
         raw=record_as_json(record),
         record_hash="",
         title=title,
+        trust=trust_of_record(record, viewer, _trusts_of_sources(record, project)),
     )
     terms = memory_terms(memory_text(snapshot, project.language))
     snapshots_insert(insert_block([snapshot], [terms], [content_hash], vocabulary.lineages))
@@ -243,6 +246,7 @@ def memory_update(
     after = _apply_changes(there, changes, project, vocabulary, viewer)
     if there is not before:
         _refuse_move(before, after, project)
+    after = replace(after, trust=trust_after(before, after, changes, viewer))
     if changed_fields(before, after):
         given = "updated_at" in changes.model_fields_set and changes.updated_at
         after = replace(after, updated_at=given or timezone.now())
@@ -252,6 +256,13 @@ def memory_update(
     supersede_all(superseded, memory_id, viewer, reason)
     memory.masked_secrets = marks
     return memory
+
+
+def _trusts_of_sources(record: MemoryRecord, project: Project) -> list[int]:
+    """The trusts of the memories that a record says it was made from."""
+    names = {(project.pk, link.target) for link in record.links if link.rel.replace("-", "_") in DERIVED}
+    found = Memory.objects.filter(pk__in=targets_resolve(names).values()) if names else ()
+    return [trust_of(memory) for memory in found]
 
 
 # An update stores the source as given; a new memory without one gets the host of its URL.

@@ -28,6 +28,7 @@ from memories.link_targets import (
     set_targets,
     targets_resolve,
 )
+from memories.marks import MARKED_FIELDS, mark_memories, memories_moved
 from memories.models import Corpus, Memory, MemoryLink, Project, Session
 from memories.properties import property_words
 from memories.records import SUPERSEDED_BY_REL
@@ -127,6 +128,7 @@ def snapshots_insert(block: InsertBlock, *, of_batch: bool = False, proven: dict
         for kind, rows in block.refs.items():
             refs_copy(cursor, kind, rows)
         links_copy(cursor, snapshots, targets, {})
+    mark_memories(snapshots, new=True)
 
 
 @contextmanager
@@ -274,6 +276,10 @@ def snapshots_update(changes: Sequence[Change]) -> list[Change]:
             found = _found_targets(relinked)
             cursor.execute("DELETE FROM memories_memorylink WHERE memory_id = ANY(%s)", [[one.id for one in relinked]])
             links_copy(cursor, relinked, targets, found)
+    if looked_at := [after for before, after in changes if not MARKED_FIELDS.isdisjoint(changed_fields(before, after))]:
+        mark_memories(looked_at)
+    if moved := [after.id for before, after in changes if before.project_id != after.project_id]:
+        memories_moved.send(Memory, memory_ids=moved)
     return changes
 
 
@@ -423,7 +429,8 @@ def memory_event(
     note: str = "",
 ) -> AuditEvent:
     """An unsaved event of a change to a memory."""
-    names = changed_fields(before, after) if before else ["project_id", "title", "state"]
+    of_new = ["project_id", "title", "state", *(["pinned"] if after.pinned else [])]
+    names = changed_fields(before, after) if before else of_new
     return AuditEvent(
         user_id=viewer.user_id,
         api_key_id=viewer.api_key_id,

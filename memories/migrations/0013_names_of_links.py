@@ -72,7 +72,7 @@ def _find_in(cursor: Any, rows: list[Any]) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("memories", "0012_secrets_of_projects")]
+    dependencies = [("memories", "0015_reads")]
 
     operations = [
         # A blocked statement gives up instead of blocking everything behind it.
