@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from access.viewer import Viewer
 from memories.models import Memory
-from memories.records import DEFAULT_REL, EMBEDS_REL, SUPERSEDED_BY_REL
+from memories.records import DEFAULT_REL, EMBEDS_REL
 from memories.snapshot import MemorySnapshot, array_literal
 from text.wiki_links import link_name, name_key, names_of_file
 from web.sql import execute, fetch, fetch_column
 
-# Links that only say that a text names another one: they lead to the only memory of a name, wherever that is.
+# Links that only say that a text names another one: they may lead to another project.
 _OF_TEXTS = (DEFAULT_REL, EMBEDS_REL)
 # Names in one statement.
 _MANY = 20_000
@@ -216,10 +216,10 @@ def _meant(
     """The memory that a link names: of its project, else of the source that its memory came from, else the only one."""
     key = name_key(link.target)
     own = [one for one in called.get(key, ()) if one.project_id == naming.project_id]
-    if not own and link.rel != SUPERSEDED_BY_REL:
+    if not own and link.rel in _OF_TEXTS:
         seen = [one for one in called.get(key, ()) if viewer.may_see(one.project_id)]
         own = [one for one in seen if naming.source and one.source == naming.source]
-        own = own or [one for one in seen if link.rel in _OF_TEXTS and len(seen) == 1]
+        own = own or [one for one in seen if len(seen) == 1]
     beside = posixpath.join(naming.folder, posixpath.dirname(link_name(link.target))).rstrip("/")
 
     def order(one: _NamedMemory) -> tuple[bool, int, bool, int]:
