@@ -6,7 +6,7 @@ the search index, the vectors, and the files of Postgres are written again.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -38,6 +38,7 @@ BEGUN, MASKED, DONE = "begun", "masked", "done"
 # A shorter secret is masked where it is known by what is around it; elsewhere it may be a word.
 _SHORTEST_COPY = 8
 _LONG = 16
+_BEGINNING, _BEGINS_ALIKE = 24, 52
 _PIECE = re.compile(r"[A-Za-z0-9]{6,}")
 # Alternatives in one regular expression of Postgres.
 _PIECES_AT_ONCE = 100
@@ -68,27 +69,55 @@ class Known:
 
     @cached_property
     def copies(self) -> dict[str, str]:
-        """The texts that are masked wherever they are, in lower case, the longest first: secrets, and their paths."""
+        """The texts that are masked wherever they are, in lower case, the longest first, with their marks."""
         copies: dict[str, str] = {}
         for secret, mark in self.marks.items():
-            if _is_unlike_words(secret):
-                copies.setdefault(secret.lower(), mark)
-                if _is_unlike_words(path := slug(secret)):
-                    copies.setdefault(path.lower(), mark)
+            for text in _variants(secret):
+                if _is_unlike_words(text):
+                    copies.setdefault(text.lower(), mark)
         return dict(sorted(copies.items(), key=lambda pair: -len(pair[0])))
 
     @cached_property
     def pattern(self) -> "re.Pattern[str] | None":
-        return re.compile("|".join(map(re.escape, self.copies)), re.IGNORECASE) if self.copies else None
+        wholes = [re.escape(copy) for copy in self.copies]
+        # A title may end within a long one.
+        begun = [f"{re.escape(copy[:length])}{_REST}" for copy in self.copies if (length := _beginning(copy))]
+        return re.compile("|".join([*wholes, *begun]), re.IGNORECASE) if wholes else None
 
     def masked(self, text: str) -> str:
         """A text without copies of the secrets."""
-        return self.pattern.sub(lambda match: self.copies[match[0].lower()], text) if self.pattern else text
+        return self.pattern.sub(self._mark, text) if self.pattern else text
+
+    def _mark(self, match: "re.Match[str]") -> str:
+        found = match[0].lower()
+        begins = (mark for copy, mark in self.copies.items() if found.startswith(copy[: _beginning(copy) or len(copy)]))
+        return self.copies.get(found) or next(begins)
+
+
+# The rest of a word that begins as a secret does.
+_REST = r"[A-Za-z0-9_\-+/=.~]*…?"
+_IN_ADDRESS = re.compile(r"://[^\s:/@]*:([^\s@]{4,})@")
+
+
+def _variants(secret: str) -> Iterator[str]:
+    """A secret in its other forms: in the path of a category, without the signs around it, or the password alone."""
+    yield secret
+    yield slug(secret)
+    if secret.startswith("<private>"):
+        yield secret.removeprefix("<private>").removesuffix("</private>").strip()
+    yield from _IN_ADDRESS.findall(secret)
+
+
+def _beginning(copy: str) -> int:
+    """The number of characters by which a long secret is known that is cut off; 0 for a short one."""
+    length = _BEGINS_ALIKE if copy.startswith(("eyj", "-----")) else _BEGINNING
+    return length if len(copy) > length + _SHORTEST_COPY else 0
 
 
 def _is_unlike_words(text: str) -> bool:
     has_both = bool(re.search(r"\d", text)) and bool(re.search(r"[A-Za-z]", text))
-    return len(text) >= _LONG or (len(text) >= _SHORTEST_COPY and has_both)
+    is_mixed = len(text) > _SHORTEST_COPY and bool(re.search(r"[a-z].*[A-Z]", text, re.DOTALL)) and " " not in text
+    return len(text) >= _LONG or (len(text) >= _SHORTEST_COPY and (has_both or is_mixed))
 
 
 # --- asking for one -------------------------------------------------------------------------------------------------
