@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from django import forms
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.contrib.auth.models import User
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -21,7 +21,7 @@ from access.models import Membership
 from access.services import KeyRights
 from access.sign_in import known_browser
 from access.viewer import SCOPES
-from memories.models import Project
+from memories.models import Memory, Project
 from web.command_line import command
 
 logger = logging.getLogger("mnemoscope.sign_in")
@@ -46,7 +46,8 @@ class RightsForm(forms.Form):
     def __init__(self, *args: Any, projects: Iterable[Project], every: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.offered = list(projects)
-        named = ((str(project.pk), _project_name(project)) for project in self.offered)
+        label = _project_labels(self.offered)
+        named = ((str(project.pk), label(project)) for project in self.offered)
         self.fields["projects"].choices = [*([(EVERY, every)] if every else []), *named]  # type: ignore[attr-defined]
 
     def clean_projects(self) -> list[str]:
@@ -110,8 +111,16 @@ class ConnectForm(RightsForm):
         self.fields["scopes"].choices = [(scope, SCOPE_LABELS[scope]) for scope in scopes]  # type: ignore[attr-defined]
 
 
-def _project_name(project: Project) -> str:
-    return project.name or project.slug
+def _project_labels(projects: Iterable[Project]) -> Callable[[Project], str]:
+    """Gives the label of a project, which says so if it has no memories."""
+    there = Exists(Memory.objects.filter(project=OuterRef("pk")))
+    named = Project.objects.filter(pk__in=[project.pk for project in projects])
+    empty = frozenset(named.exclude(there).values_list("pk", flat=True))
+
+    def label(project: Project) -> str:
+        return f"{project.name or project.slug}{' (no memories)' if project.pk in empty else ''}"
+
+    return label
 
 
 class RoleForm(forms.Form):
@@ -125,7 +134,7 @@ class RoleForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.fields["person"].queryset = people  # type: ignore[attr-defined]  # a choice field
         self.fields["project"].queryset = projects  # type: ignore[attr-defined]
-        self.fields["project"].label_from_instance = _project_name  # type: ignore[attr-defined]
+        self.fields["project"].label_from_instance = _project_labels(projects)  # type: ignore[attr-defined]
 
 
 class InvitationForm(forms.Form):
@@ -145,7 +154,7 @@ class InvitationForm(forms.Form):
     def __init__(self, *args: Any, projects: QuerySet[Project], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["projects"].queryset = projects  # type: ignore[attr-defined]  # a choice field
-        self.fields["projects"].label_from_instance = _project_name  # type: ignore[attr-defined]
+        self.fields["projects"].label_from_instance = _project_labels(projects)  # type: ignore[attr-defined]
 
     def invitation_options(self) -> dict[str, Any]:
         """The keyword arguments of `access.services.invitation_create`."""

@@ -1,7 +1,8 @@
 """Operations on many memories: their terms and states, duplicates among them, and deleting what matches a query."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from urllib.parse import parse_qsl
 
 from access.viewer import Viewer
@@ -101,7 +102,8 @@ def retag(operation: Retag, viewer: Viewer) -> tuple[str, WorkingCopy]:
         copy.relinks.append(Relink(kind, sources, target, chosen))
     if operation.set_state is not None:
         memories_set_state(copy, chosen, operation.set_state, operation.reason)
-    copy.title = _removal_title(operation, copy.relinks, len(chosen)) or _retag_title(operation, chosen, viewer)
+    titled = partial(_retag_title, operation, viewer)
+    copy.titled = _removal_title(operation, copy.relinks) or titled
     return "memory", copy
 
 
@@ -125,9 +127,9 @@ def _new_categories(operation: Retag, viewer: Viewer) -> dict[str, CategoryPath]
     return paths
 
 
-def _retag_title(operation: Retag, chosen: Collection[int], viewer: Viewer) -> str:
-    """The number of the memories, and what they get (+) and lose (−)."""
-    which = f"#{operation.memories[0]}" if len(operation.memories) == 1 else memories_label(len(chosen))
+def _retag_title(operation: Retag, viewer: Viewer, changed: int) -> str:
+    """The number of the memories that change, and what they get (+) and lose (−)."""
+    which = f"#{operation.memories[0]}" if len(operation.memories) == 1 else memories_label(changed)
     columns = list(_column_titles(operation, viewer))
     verb = {"active": "Restored", "archived": "Archived"}.get(
         str(operation.set_state), "Edited" if columns else "Retagged"
@@ -160,15 +162,16 @@ def _column_titles(operation: Retag, viewer: Viewer) -> Iterable[str]:
     yield from (f"−author {name}" for name in operation.remove_authors)
 
 
-def _removal_title(operation: Retag, relinks: Collection[Relink], found: int) -> str:
-    """The title of a change that only takes tags from all memories that have one of them; empty for any other."""
+def _removal_title(operation: Retag, relinks: Collection[Relink]) -> Callable[[int], str] | None:
+    """The title of a change that only takes tags from all memories that have one of them; None for any other."""
     tags = sorted(set(operation.remove_tags))
     asked = parse_query(operation.query or "").parameters()
     is_all = {(key, value) for key, value in asked if key != "state"} == {("tag", tag) for tag in tags}
     if not is_all or operation.set_state or [(link.kind, link.target) for link in relinks] != [("tag", None)]:
-        return ""
+        return None
     names = listed([*tags[:_NAMED], *([f"{len(tags) - _NAMED} others"] if len(tags) > _NAMED else [])])
-    return f"Removed the {'tag' if len(tags) == 1 else 'tags'} {names} from {memories_label(found)}"
+    which = f"{'tag' if len(tags) == 1 else 'tags'} {names}"
+    return lambda changed: f"Removed the {which} from {memories_label(changed)}"
 
 
 def _retag_links(

@@ -24,6 +24,7 @@ from explorer.explore.sidebar import HiddenField, criteria, form_fields
 from explorer.links import explore_url, filter_url
 from memories.models import Memory, Project
 from memories.queries import visible_to
+from memories.records import slug_name
 from search.facets import Facet
 from search.query import FacetScope, SearchQuery
 from search.result import HitDetail, SearchResult
@@ -103,6 +104,8 @@ class RetagPage:
     pairs: Sequence[HiddenField]
     back_url: str
     zone: tzinfo
+    missing_project: str
+    """The name of a project that is not there, for those who may make it."""
 
     @property
     def parts(self) -> Iterator[tuple[str, str, str, Held]]:
@@ -274,7 +277,15 @@ def retag_page(
         pairs=(*form_fields(query), *_choice_fields(memories)),
         back_url=results_url(query, memories),
         zone=viewer.timezone,
+        missing_project=_missing_project(form, viewer),
     )
+
+
+def _missing_project(form: RetagForm, viewer: Viewer) -> str:
+    if "set_project" not in form.errors or not viewer.may_write(None):
+        return ""
+    name = str(form["set_project"].value() or "").strip()
+    return "" if Project.objects.filter(slug=slug_name(name)).exists() else name
 
 
 def results_url(query: SearchQuery, memories: Sequence[int] | None) -> str:

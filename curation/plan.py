@@ -144,7 +144,7 @@ def prepare(operation: Operation, viewer: Viewer) -> PreparedOperation:
     plan = Plan(
         verb=operation.verb,
         kind=kind,
-        title=copy.title,
+        title=copy.titled(len(memory_ids)) if copy.titled else copy.title,
         lines=tuple(_visible_lines(copy.lines, viewer)),
         figures=figures,
         memories=len(memory_ids),

@@ -3,10 +3,10 @@
 Names that none of a viewer's memories has are never disclosed.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 from django.db.models.expressions import RawSQL
 
 from access.viewer import Viewer
@@ -17,7 +17,7 @@ from categories.texts import known_terms
 from curation.models import Curation
 from curation.tag_edits import clean_tag
 from curation.working_copy import CurationRefusedError, TermRef
-from memories.models import Memory
+from memories.models import ImportBatch, Memory
 from memories.queries import visible_to
 from memories.records import unstorable
 from search.facets import DEFAULT_STATES
@@ -279,6 +279,27 @@ def read_log(viewer: Viewer, limit: int, before: int | None = None, search: str 
         curations = curations.filter(pk__lt=before)
     page = list(curations[: limit + 1])
     return page[:limit], len(page) > limit
+
+
+# Their numbers with those of the curations that changed them.
+_REMOVED = """
+SELECT DISTINCT change.curation_id, changed.id FROM curation_curationchange change,
+  LATERAL unnest(change.memory_ids) AS changed (id)
+WHERE change.curation_id = ANY(%s) AND NOT EXISTS (SELECT 1 FROM memories_memory memory WHERE memory.id = changed.id)"""
+
+
+def removed_memories(curation_ids: Collection[int]) -> list[int]:
+    """The memories that curations changed and that are not there any more, since their import was undone."""
+    return sorted({memory_id for _, memory_id in fetch(_REMOVED, [list(curation_ids)])})
+
+
+def without_undo(curations: Sequence[Curation]) -> frozenset[int]:
+    """The curations that cannot be undone, since memories that they changed were removed."""
+    open_ones = [one for one in curations if one.undone_at is None]
+    # Only the undo of an import removes memories.
+    last = ImportBatch.objects.filter(state=ImportBatch.State.UNDONE).aggregate(last=Max("finished_at"))["last"]
+    older = [one.pk for one in open_ones if last and one.at < last]
+    return frozenset(curation_id for curation_id, _ in fetch(_REMOVED, [older])) if older else frozenset()
 
 
 def visible_curation(curation_id: int, viewer: Viewer) -> Curation:

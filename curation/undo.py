@@ -15,7 +15,7 @@ from curation.column_edits import differing_columns, refuse_moves, revert_column
 from curation.facet_columns import read_tags, write_tags
 from curation.journal import read_states, set_links, unnest_links, unnest_parameters, write_states
 from curation.models import Curation, CurationChange
-from curation.queries import memories_with
+from curation.queries import memories_with, removed_memories
 from curation.tables import DERIVED, VECTORS, delete_rows, insert_rows, read_full_rows, update_rows
 from curation.working_copy import ColumnEdit, CurationRefusedError, TableRow
 from memories.models import EmbeddingModel
@@ -25,6 +25,7 @@ from web.sql import execute, fetch_column
 
 Action = CurationChange.Action
 _NAMED = 5
+_PLURAL = {"has": "have", "is": "are", "was": "were"}
 
 
 class UndoRefusedError(Refusal):
@@ -57,6 +58,7 @@ class AffectedRows:
 def revert(curation: Curation) -> AffectedRows:
     """Restore what a curation changed, in a transaction of the caller's. Raises UndoRefusedError."""
     affected = AffectedRows()
+    _refuse_memories(removed_memories([curation.pk]), "was removed")
     for change in curation.changes.order_by("-id").iterator(chunk_size=10):
         _REVERTS[Action(change.action)](change, affected)
     try:
@@ -317,7 +319,7 @@ def _refuse_memories(memory_ids: Collection[int], what: str) -> None:
     if memory_ids:
         named = ", ".join(f"#{memory_id}" for memory_id in sorted(memory_ids)[:_NAMED])
         more = f" and {len(memory_ids) - _NAMED:,} more" if len(memory_ids) > _NAMED else ""
-        verb = what if len(memory_ids) == 1 else what.replace("has ", "have ", 1).replace("is ", "are ", 1)
+        verb = what if len(memory_ids) == 1 else _PLURAL.get(first := what.split()[0], first) + what[len(first) :]
         raise UndoRefusedError(f"{named}{more} {verb} since.")
 
 

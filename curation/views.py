@@ -27,7 +27,7 @@ from curation.forms import (
 from curation.merge_page import found_terms, merge_page, merge_url
 from curation.overview import build_overview
 from curation.pages import TICKED_AGAIN, find_ref, results_url, retag_page, term_page, term_url
-from curation.queries import TermNotFoundError, find_term, not_found_message, read_log
+from curation.queries import TermNotFoundError, find_term, not_found_message, read_log, without_undo
 from curation.services import Applied, CurationBusyError, curation_undo
 from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
@@ -90,6 +90,7 @@ def log(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     rows, has_more = read_log(viewer, _BESIDE_TASKS if has_tasks else _PAGE_SIZE, number, search)
     log = {
         "rows": rows,
+        "removed": without_undo(rows),
         "has_more": has_more,
         "is_newest": number is None,
         "search": search,

@@ -4,7 +4,7 @@ original rows is what will be written.
 Rows are as `to_jsonb` gives them. A new row has a negative id.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,6 +109,8 @@ class WorkingCopy:
 
     rows: dict[str, dict[int, TableRow]]
     title: str = ""
+    titled: Callable[[int], str] | None = None
+    """Gives the title once it is known how many memories change."""
     relinks: list[Relink] = field(default_factory=list)
     state_changes: list[StateChange] = field(default_factory=list)
     column_edits: list[ColumnEdit] = field(default_factory=list)

@@ -18,6 +18,7 @@ from memories.queries import visible_to
 from search.baseline_counts import corpus_counts
 from search.engines import snapshot, with_engine
 from search.engines.sql import has_excluded_words, has_words
+from search.result import CorpusCounts
 from text.formatting import legible
 from web.errors import close_to
 from web.params import MAX_PAGE, Params, QueryError, Text, Values
@@ -113,17 +114,20 @@ def list_projects(request: ProjectsRequest, viewer: Viewer) -> Listed[ListedProj
             projects = projects.filter(pk__in=viewer.project_ids)
         if request.search:
             projects = projects.filter(Q(slug__icontains=request.search) | Q(name__icontains=request.search))
-        rows = [
-            ListedProject(
-                project,
-                corpus.counts.get(("project", project.pk), 0) if corpus.known else None,
-                viewer.may_write(project.pk),
-            )
-            for project in projects.order_by("slug")
-        ]
+        rows = [_with_count(project, corpus, viewer) for project in projects.order_by("slug")]
     if request.sort == "memories":
         rows.sort(key=lambda row: -(row.memories or 0))
     return Listed(tuple(rows[request.slice]), len(rows), watch.timings)
+
+
+def listed_project(project: Project, viewer: Viewer) -> ListedProject:
+    """A project as lists have it."""
+    return _with_count(project, with_engine(lambda engine: corpus_counts(engine, viewer), viewer), viewer)
+
+
+def _with_count(project: Project, corpus: CorpusCounts, viewer: Viewer) -> ListedProject:
+    count = corpus.counts.get(("project", project.pk), 0) if corpus.known else None
+    return ListedProject(project, count, viewer.may_write(project.pk))
 
 
 def list_sessions(request: SessionsRequest, viewer: Viewer) -> Listed[ListedSession]:

@@ -1,4 +1,4 @@
-"""Projects, tags, sessions and the viewer as JSON: the facts that a client needs before it searches."""
+"""Tags, sessions and the viewer as JSON: the facts that a client needs before it searches."""
 
 from datetime import datetime
 from functools import partial
@@ -13,13 +13,10 @@ from categories.queries import aliases_of_tags
 from explorer.explore.api import facet_listing
 from explorer.explore.schemas import LOWER_BOUNDS
 from explorer.explore.timeline_api import IndexRow, QueryWarning, query_warning
-from explorer.links import filter_url
 from explorer.listings import (
     Listed,
     PageRequest,
-    ProjectsRequest,
     SessionsRequest,
-    list_projects,
     list_sessions,
     whoami,
 )
@@ -48,23 +45,6 @@ class ListReply(BaseModel):
     pages: int
     has_more: bool
     took_ms: float
-
-
-class ProjectReply(BaseModel):
-    """A project."""
-
-    slug: str = Field(description="The value of `project`.")
-    name: str
-    description: str
-    language: str = Field(description="Of its texts, for stemming.")
-    created_at: datetime
-    memories: int | None = Field(description="Active and proposed ones; null if they could not be counted in time.")
-    may_write: bool = Field(description="Whether the key may store memories in it.")
-    url: str
-
-
-class ProjectsReply(ListReply):
-    projects: list[ProjectReply]
 
 
 class TagReply(BaseModel):
@@ -159,25 +139,6 @@ class WhoamiReply(BaseModel):
     api_version: str
 
 
-@_get("/projects", "projects", ProjectsReply, parameters=ProjectsRequest.openapi_parameters())
-@timed
-def projects(request: ApiRequest) -> tuple[Timings, ProjectsReply]:
-    """The projects that the key may see, with their numbers of memories."""
-    viewer = allowed(request, "read")
-    asked = ProjectsRequest.from_pairs(pairs_of(request.GET))
-    found = list_projects(asked, viewer)
-    rows = [
-        ProjectReply(
-            **{name: getattr(row.project, name) for name in ("slug", "name", "description", "language", "created_at")},
-            memories=row.memories,
-            may_write=row.may_write,
-            url=request.build_absolute_uri(filter_url("project", row.project.slug)),
-        )
-        for row in found.rows
-    ]
-    return found.timings, ProjectsReply(projects=rows, **_list_fields(found, asked))
-
-
 @_get("/tags", "tags", TagsReply, parameters=_TAGS)
 @timed
 def tags(request: ApiRequest) -> tuple[Timings, TagsReply]:
@@ -223,7 +184,7 @@ def sessions(request: ApiRequest) -> tuple[Timings, SessionsReply]:
         )
         for row in found.rows
     ]
-    return found.timings, SessionsReply(sessions=rows, **_list_fields(found, asked))
+    return found.timings, SessionsReply(sessions=rows, **list_fields(found, asked))
 
 
 @_get("/sessions/{session_id}", "session", SessionDetailReply, 404, parameters=SessionRequest.openapi_parameters())
@@ -249,7 +210,7 @@ def session(request: ApiRequest, session_id: int) -> tuple[Timings, SessionDetai
             )
             for one in found.memories
         ],
-        **_list_fields(found, asked),
+        **list_fields(found, asked),
     )
 
 
@@ -277,7 +238,7 @@ def _person(request: HttpRequest) -> str:
     return request.user.get_username()
 
 
-def _list_fields(found: Listed[Any] | SessionDetail, asked: PageRequest) -> dict[str, Any]:
+def list_fields(found: Listed[Any] | SessionDetail, asked: PageRequest) -> dict[str, Any]:
     pages = asked.pages(found.total)
     return {
         "total": found.total,

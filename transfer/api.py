@@ -29,6 +29,7 @@ from transfer.jobs import (
 from transfer.models import ImportJob
 from transfer.previews import PreviewedFile, PreviewedRow, PreviewedSum, job_read_as, preview_of
 from transfer.queries import ids_changed_by
+from transfer.read_again import job_read_again
 from transfer.uploads import MAX_FILES, MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
 from web.errors import GUARDED, ApiError, errors
 from web.params import Params, pairs_of
@@ -190,6 +191,7 @@ class ImportReply(BaseModel):
     share: float | None = Field(description="The share of the source read so far, 0 to 1; null if unknown.")
     problem: str = Field(description="Why it failed, or was not undone; empty otherwise.")
     batch: int | None
+    rows_of: int | None = Field(description="The batch whose rows it reads again; null for other imports.")
     created: int
     updated: int
     unchanged: int
@@ -222,7 +224,7 @@ def brought_address(name: str, request: HttpRequest) -> str:
 
 
 def _fields(job: ImportJob, request: HttpRequest, *, report: bool = True) -> dict[str, Any]:
-    batch = job.batch
+    batch = job.own_batch
     stored = (batch.report or {}) if batch and report else {}
     return {
         **{
@@ -233,13 +235,14 @@ def _fields(job: ImportJob, request: HttpRequest, *, report: bool = True) -> dic
         "files": (len(job.files) or 1) if job.is_upload else 0,
         "problem": job.error,
         "part_size": MAX_PART,
-        "batch": job.batch_id,
+        "batch": batch.pk if batch else None,
+        "rows_of": job.batch_id if job.reads_again else None,
         **{name: getattr(batch, name) if batch else 0 for name in ("created", "updated", "unchanged", "refused")},
         "refusals": stored.get("refused", []),
         "notes": stored.get("notes", []),
         "created_at": job.created_at,
         "url": request.build_absolute_uri(reverse("imports:job", args=[job.pk])),
-        "brought_url": brought_address(str(job.batch_id), request) if batch and batch.created else "",
+        "brought_url": brought_address(str(batch.pk), request) if batch and batch.created else "",
     }
 
 
@@ -340,6 +343,20 @@ def start(request: ApiRequest, import_id: int, body: StartRequest) -> Status[Imp
 
 def _started(job: ImportJob, request: ApiRequest, body: StartRequest) -> ImportJob:
     return job_import(job=job, project=body.project, viewer=request.viewer, is_only_project=body.only_project)
+
+
+@_post("/imports/{int:import_id}/again", response={201: ImportDetail, **_REFUSALS}, operation_id="import_read_again")
+def read_again(request: ApiRequest, import_id: int, response: HttpResponse) -> Status[ImportDetail]:
+    """Begin to read the rows of a table that was imported again, in another way: its memories change in place.
+
+    The reply is an import that is ready, like an upload, and reads as the other did: choose its columns, values and
+    dates with PATCH, and start it. What was edited here in between stays, and its undo takes all of it back.
+    """
+    job = job_named(request.viewer, import_id)
+    Params.from_pairs(pairs_of(request.GET))
+    again = job_read_again(job=job, viewer=request.viewer)
+    response["Location"] = reverse("api:import_one", args=[again.pk])
+    return Status(201, _detail(again, request))
 
 
 @_post("/imports/{int:import_id}/cancel", response={200: ImportReply, **_REFUSALS}, operation_id="import_cancel")

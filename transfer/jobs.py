@@ -257,7 +257,7 @@ def batch_undo_queue(*, batch_id: int, viewer: Viewer) -> ImportJob:
         batch = None
     if batch is None:
         raise JobNotFoundError(f"There is no batch {batch_id}.")
-    job = ImportJob.objects.filter(batch=batch).first()
+    job = next((one for one in ImportJob.objects.filter(batch=batch).order_by("pk") if not one.reads_again), None)
     name = job.name if job else "The sample" if is_sample(batch.origin) else batch.origin
     if batch.state != ImportBatch.State.DONE:
         raise JobStateError(f"The import of {name} is {batch.state}: there is nothing to undo.")

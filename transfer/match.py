@@ -68,8 +68,8 @@ class Matcher:
         keyed = [(_key_of(run, one), one) for one in incoming if _may_write(run, one)]
         matched = _compared(run, [(key, one) for key, one in keyed if self._is_first(key, one)])
         if run.most_new is not None:
-            matched.new = [one for one in matched.new if _names_are_few(run, one)]
-            matched.changed = [pair for pair in matched.changed if _names_are_few(run, pair[0])]
+            matched.new = [one for one in matched.new if names_are_few(run, one)]
+            matched.changed = [pair for pair in matched.changed if names_are_few(run, pair[0])]
         return matched
 
     def _is_first(self, key: Key, one: Incoming) -> bool:
@@ -97,7 +97,7 @@ def _with_rights(run: ImportRun, one: Incoming) -> Incoming:
     return one._replace(found=replace(one.found, stored=stored))
 
 
-def _names_are_few(run: ImportRun, one: Incoming) -> bool:
+def names_are_few(run: ImportRun, one: Incoming) -> bool:
     """Whether a record adds no more names to the vocabulary than one memory may. It is refused otherwise."""
     names = names_of([one.record])
     at_most = len(names.tags) + len(names.concepts) + len(names.entities)

@@ -4,6 +4,8 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from memories.models import ImportBatch
+
 
 class ImportJob(models.Model):
     """An import, or the undo of one, that a process does in the background: its source, its progress and its end.
@@ -77,6 +79,17 @@ class ImportJob(models.Model):
     @property
     def is_busy(self) -> bool:
         return self.state in ("waiting", "running", "cancelling", "undo_waiting", "undoing")
+
+    @property
+    def own_batch(self) -> ImportBatch | None:
+        """The import that it made, once it is done."""
+        has_ended = self.state in (self.State.DONE, self.State.UNDO_WAITING, self.State.UNDOING, self.State.UNDONE)
+        return self.batch if has_ended else None
+
+    @property
+    def reads_again(self) -> bool:
+        """Whether it reads the rows of an import again, that of its batch, instead of new ones."""
+        return self.batch_id is not None and self.own_batch is None
 
     @property
     def can_import(self) -> bool:

@@ -32,10 +32,12 @@ from transfer.jobs import (
     viewer_of_starter,
 )
 from transfer.models import ImportJob
+from transfer.read_again import RowsWriter
 from transfer.run import ImportChoices, import_path
 from transfer.state import ImportCounts
 from transfer.undo import BatchUndoRefusedError, ChangedSinceError, batch_undo
 from transfer.uploads import uploads_forget
+from transfer.write import records_write
 from web.errors import Refusal
 
 logger = logging.getLogger("mnemoscope.imports")
@@ -90,8 +92,9 @@ def _do(job: ImportJob, progress: _Progress) -> None:
             check_may_import(viewer)
         else:
             check_may_import_all(viewer)
-        if is_undo:
+        if is_undo or job.reads_again:
             check_may_undo(job.batch_id, viewer)
+        if is_undo:
             if job.is_forced:
                 check_may_import_all(viewer)
             batch_undo(batch_id=job.batch_id or 0, viewer=viewer, force=job.is_forced)
@@ -130,6 +133,7 @@ def _import(job: ImportJob, viewer: Viewer, progress: _Progress) -> int | None:
         importer = importer_of(job)
     except NotReadableError as error:
         raise ImportFailedError(str(error)) from None
+    again = RowsWriter(job) if job.reads_again else None
     outcome = import_path(
         path=path,
         importer=_watched(importer, progress),
@@ -142,6 +146,7 @@ def _import(job: ImportJob, viewer: Viewer, progress: _Progress) -> int | None:
         ),
         progress=show,
         origin=job.name if job.is_upload else job.path,
+        write=again.write if again else records_write,
     )
     progress.counts = outcome.tally
     return outcome.batch_id

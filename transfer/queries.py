@@ -16,6 +16,8 @@ from transfer.jobs import jobs_of, jobs_recover
 from transfer.models import ImportJob
 
 State = ImportJob.State
+# The verb of events of memories whose rows were read again.
+READ_AGAIN = "read_again"
 _LISTED, _CHANGED = 20, 50
 _LATELY = timedelta(days=7)
 _OPEN = (
@@ -65,7 +67,8 @@ def ids_changed_by(batch: ImportBatch | None, viewer: Viewer, most: int) -> list
 
 
 def _changed(batch: ImportBatch, viewer: Viewer) -> QuerySet[Memory]:
-    events = AuditEvent.objects.filter(batch_id=batch.pk, subject_type="memory", verb="import", before__isnull=False)
+    verbs = ("import", READ_AGAIN)
+    events = AuditEvent.objects.filter(batch_id=batch.pk, subject_type="memory", verb__in=verbs, before__isnull=False)
     return visible_to(viewer).filter(pk__in=events.values("subject_id")).order_by("pk")
 
 

@@ -82,11 +82,12 @@ def import_path(
     origin: str = "",
     reading: Reading | None = None,
     observer: ImportObserver | None = None,
+    write: Callable[..., ImportCounts] = records_write,
 ) -> Outcome:
     """Import a path as one batch: completely or, after any error, not at all.
 
     `origin` is how the batch names its source, if not by the path. `reading` is what is read of the path, if not all;
-    with an `observer` it may hold nothing that can be imported.
+    with an `observer` it may hold nothing that can be imported. `write` takes the arguments of `records_write`.
 
     An import that loses a deadlock is done again: new names stay locked until its end, and another transaction with the
     same names in another order waits for it while it waits for that one, until Postgres ends one of them. A given
@@ -106,7 +107,7 @@ def import_path(
     # Committed separately, so that a running or failed import is visible.
     origin = origin or str(path)
     batch = None if choices.dry_run else ImportBatch.objects.create(origin=mask_note(origin), format=importer.name)
-    attempt = _Attempt(path, importer, viewer, choices, project, progress, origin, batch, refused, observer)
+    attempt = _Attempt(path, importer, viewer, choices, project, progress, origin, batch, refused, observer, write)
     try:
         for number in range(1, attempts + 1):
             try:
@@ -156,6 +157,7 @@ class _Attempt:
     """None for a dry run."""
     refused: Callable[[RefusedRecord], None]
     observer: ImportObserver | None
+    writes: Callable[..., ImportCounts]
     reported: int = 0
     """The number of refusals that the caller knows of."""
     tally: ImportCounts = field(default_factory=ImportCounts)
@@ -185,7 +187,7 @@ class _Attempt:
         try:
             with contextlib.closing(reading.records), transaction.atomic():
                 own = self.batch or ImportBatch.objects.create(origin=self.origin, format=self.importer.name)
-                self.tally = records_write(
+                self.tally = self.writes(
                     reading=reading,
                     viewer=self.viewer,
                     batch_id=own.pk,

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db import connection, models, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from access.models import AuditEvent
@@ -30,6 +31,7 @@ from memories.storage import (
     snapshots_update,
 )
 from text.formatting import memories
+from transfer.read_again import restore_reading
 from transfer.tables import AFTER_MEMORIES
 from transfer.write import IMPORT_LOCK
 from web.sql import fetch_column
@@ -83,6 +85,7 @@ def batch_undo(*, batch_id: int, viewer: Viewer, force: bool = False) -> Undone:
     _vocabulary_restore(events)
     _copied_remove(copied)
     _vocabulary_remove(batch, undone)
+    restore_reading(batch)
     withdraw_obsolete()
     terms_refresh_all()
     batch.state = ImportBatch.State.UNDONE
@@ -131,12 +134,13 @@ def _refuse_edited(batch: ImportBatch, memory_ids: Sequence[int], history_until:
 
 
 def _edited_together(batch: ImportBatch, memory_ids: Sequence[int]) -> set[int]:
-    """Memories whose types, projects, dates, authors or validity were changed with others since: that has no events of
-    theirs.
+    """Memories that were edited with others since: that has no events of theirs.
+
+    A merge or a new name of a term is no edit of them: it stays, also for another import of the same.
     """
     # curationchange_memory_gin.
     changes = CurationChange.objects.filter(
-        action=CurationChange.Action.COLUMNS,
+        Q(curation__kind="memory") | Q(curation__verb="split"),
         memory_ids__overlap=list(memory_ids),
         curation__undone_at=None,
         curation__at__gt=batch.finished_at,

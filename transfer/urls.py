@@ -19,6 +19,7 @@ urlpatterns = [
     path("imports/followed/<int:source_id>/conflicts/<int:memory_id>/", follow_views.conflict, name="follow_conflict"),
     path("imports/batches/<int:batch_id>/undo/", import_views.undo_batch, name="undo_batch"),
     path("imports/<int:job_id>/", import_views.job, name="job"),
+    path("imports/<int:job_id>/again/", import_views.job_action, {"action": "again"}, name="again"),
     path("imports/<int:job_id>/import/", import_views.job_action, {"action": "import"}, name="import"),
     path("imports/<int:job_id>/columns/", import_views.job_action, {"action": "columns"}, name="columns"),
     path("imports/<int:job_id>/cancel/", import_views.job_action, {"action": "cancel"}, name="cancel"),

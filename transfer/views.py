@@ -44,6 +44,7 @@ from transfer.jobs import (
 from transfer.page import FIELD_LABELS, build_found, facts_of, failure_text, label_of, outcome_of
 from transfer.previews import Preview, job_read_as, preview_of
 from transfer.queries import changed_by, imported_paths, imports_open, imports_past, is_empty, sample_batch
+from transfer.read_again import can_read_again, job_read_again
 from transfer.renames import archive_gone, gone_notes
 from transfer.source_cards import CARDS, GROUPS, unexpected_format
 from transfer.uploads import MAX_PART, MAX_UPLOAD, FileToSend, upload_append, upload_begin
@@ -199,16 +200,18 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
     viewer = page_viewer(request)
     one = job_named(viewer, job_id)
     everything = may_write_everything(viewer)
+    batch = one.own_batch
     context: dict[str, object] = {
         "job": one,
+        "can_read_again": can_read_again(one),
         "label": label_of(one),
         "facts": facts_of(one, sees_vocabulary=everything),
-        "report": (one.batch.report if one.batch else None) or {},
+        "report": (batch.report if batch else None) or {},
         "may_write_everything": everything,
         "part_size": PART,
         "gone_notes": gone_notes(one.batch, viewer) if one.state == State.DONE else (),
         "changed": changed_by(one.batch, viewer) if one.state == State.DONE else (),
-        "brought_url": import_url(str(one.batch.pk)) if one.batch and one.batch.created else "",
+        "brought_url": import_url(str(batch.pk)) if batch and batch.created else "",
         "complaints": (),
         "is_being_read": False,
         "address": _job_address(job_id, request.GET.get("from", "")),
@@ -277,6 +280,8 @@ def job_action(request: HttpRequest, job_id: int, action: str) -> HttpResponse:
         if action == "import":
             project, is_only = request.POST.get("project", ""), "only_project" in request.POST
             job_import(job=one, project=project, viewer=viewer, is_only_project=is_only)
+        elif action == "again":
+            return redirect("imports:job", job_read_again(job=one, viewer=viewer).pk)
         elif action == "columns":
             job_read_as(job=one, **_form_choices(request.POST))
         elif action == "cancel":

@@ -39,6 +39,7 @@ from memories.storage import (
     snapshots_update,
     targets_resolve,
 )
+from memories.trust import is_same_text, trust_of_record
 from search.engines import segment_files
 from transfer.analysers import Analysers, analysers
 from transfer.blocks import AHEAD, Block, Incoming, blocks_read, one_thread
@@ -94,7 +95,7 @@ def records_write(
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [IMPORT_LOCK])
         vocabulary_lock_shared(seconds=math.inf)
         matcher, writer = Matcher(run), _BlockWriter(run, stack)
-        for block in stack.enter_context(blocks_read(reading, _policy(options))):
+        for block in stack.enter_context(blocks_read(reading, policy_of(options))):
             if rows := [item for item in block.items if isinstance(item, Row)]:
                 # They refer to memories before them.
                 writer.store_all()
@@ -120,7 +121,7 @@ def records_write(
     return run.tally
 
 
-def _policy(options: WriteOptions) -> Callable[[Mapping[str, Any]], str]:
+def policy_of(options: WriteOptions) -> Callable[[Mapping[str, Any]], str]:
     """How secrets in a record are treated, by the project that it goes into."""
     policies = read_policies()
     if options.is_own:
@@ -171,8 +172,7 @@ class _BlockWriter:
         self._changed_sessions: set[int | None] = set()
         # Project and name in lower case -> the new memory that links may mean by it.
         self._called: dict[tuple[int, str], int] = {}
-        # Location, memory, project, and the names of the memories that it supersedes.
-        self._superseding: list[tuple[str, int, int, tuple[str, ...]]] = []
+        self._superseding: list[Superseding] = []
 
     def write(self, block: Block, matched: Matched) -> None:
         """Update changed memories, and begin to build the new ones. Stores the oldest block that waits for it."""
@@ -202,7 +202,7 @@ class _BlockWriter:
     def finish(self) -> None:
         """Write what relates memories, now that all are stored."""
         dangling_names_resolve(self._called, self._run.viewer)
-        self._supersede()
+        supersede_named(self._run, self._superseding)
         note_states_store(self._run.batch_id)
         restore_returned(self._run.returned, self._run.viewer, self._run.batch_id)
         sessions_date(self._changed_sessions)
@@ -282,6 +282,7 @@ class _BlockWriter:
             raw=one.raw,
             record_hash=one.record_hash,
             title=one.title,
+            trust=trust_of_record(record, run.viewer),
         )
         if one.found.file:
             return with_note_file(snapshot, one.found.file)
@@ -322,27 +323,32 @@ class _BlockWriter:
             created_at=old.created_at if "created_at" in one.found.volatile else given or old.created_at,
             updated_at=record.updated_at or self._run.now,
             external_id=(not has_new_id and old.external_id) or new.external_id,
+            trust=old.trust if is_same_text(old, new) else new.trust,
         )
         return with_note_file(changed, one.found.file) if one.found.file else changed
 
-    def _supersede(self) -> None:
-        """Mark the memories that records supersede. Others keep their states and successors."""
-        run = self._run
-        found = targets_resolve((project_id, name) for _, _, project_id, names in self._superseding for name in names)
-        successors: dict[int, int] = {}
-        for location, memory_id, project_id, names in self._superseding:
-            for name in names:
-                older = found.get((project_id, name))
-                if older is None or older == memory_id:
-                    run.note(location, f"supersedes: {name!r} is not another memory of its project; left out")
-                else:
-                    successors[older] = memory_id
-        changes = [
-            (old, replace(old, state="superseded", superseded_by_id=successors[old.id], updated_at=run.now))
-            for old in snapshots_read(successors).values()
-            if old.state in (Memory.State.ACTIVE, Memory.State.PROPOSED) and old.superseded_by_id is None
-        ]
-        memories_audit(run.viewer, "supersede", snapshots_update(changes), batch_id=run.batch_id)
+
+Superseding = tuple[str, int, int, tuple[str, ...]]
+"""The location of a record, its memory, its project, and the names of the memories that it supersedes."""
+
+
+def supersede_named(run: ImportRun, superseding: Sequence[Superseding]) -> None:
+    """Mark the memories that records supersede. Others keep their states and successors."""
+    found = targets_resolve((project_id, name) for _, _, project_id, names in superseding for name in names)
+    successors: dict[int, int] = {}
+    for location, memory_id, project_id, names in superseding:
+        for name in names:
+            older = found.get((project_id, name))
+            if older is None or older == memory_id:
+                run.note(location, f"supersedes: {name!r} is not another memory of its project; left out")
+            else:
+                successors[older] = memory_id
+    changes = [
+        (old, replace(old, state="superseded", superseded_by_id=successors[old.id], updated_at=run.now))
+        for old in snapshots_read(successors).values()
+        if old.state in (Memory.State.ACTIVE, Memory.State.PROPOSED) and old.superseded_by_id is None
+    ]
+    memories_audit(run.viewer, "supersede", snapshots_update(changes), batch_id=run.batch_id)
 
 
 _Built = tuple[list[MemorySnapshot], list[str], "Future[list[str]]"]

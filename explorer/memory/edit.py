@@ -20,10 +20,12 @@ from explorer.history.page import ShownChange, compare
 from memories.dates import AmbiguousDateError, read_moment
 from memories.history import memory_history
 from memories.models import Memory, Project
+from memories.projects import ProjectExistsError, project_create
 from memories.queries import MAX_LINKS, MemoryDetail, memory_version
 from memories.records import DEFAULT_REL, SUPERSEDED_BY_REL, MemoryChanges, StrictMemoryRecord
 from memories.refusals import ChangeRefusedError, VersionConflictError
 from memories.services import memory_archive, memory_create, memory_delete, memory_restore, memory_update
+from memories.storage import one_revision
 from text.formatting import local_time
 from web.admin import Lines, Prose
 from web.errors import Refusal
@@ -32,6 +34,7 @@ from web.validation import reasons
 TEXTS = ("title", "summary", "content")
 TERMS = ("type", "tags", "categories", "concepts", "entities")
 REPLACES, REPLACED_BY = "supersedes", "superseded_by"
+NEW_PROJECT = "new_project"
 # The further fields of a memory, as they are grouped on its page.
 GROUPS = {
     "Dates": ("created_at", "happened_at", "updated_at", "valid_from", "valid_to"),
@@ -39,9 +42,9 @@ GROUPS = {
     "People and source": ("authors", "agent", "session", "source", "source_url", "external_id"),
     "Links": ("links",),
 }
-EVERY = (*TEXTS, "project", *TERMS, REPLACES, *(name for names in GROUPS.values() for name in names))
+EVERY = (*TEXTS, "project", NEW_PROJECT, *TERMS, REPLACES, *(name for names in GROUPS.values() for name in names))
 # Fields that add to what is stored instead of showing it.
-_ADDED = {REPLACES, REPLACED_BY}
+_ADDED = {REPLACES, REPLACED_BY, NEW_PROJECT}
 
 
 def completed(kind: str, **more: Any) -> dict[str, Any]:
@@ -135,6 +138,13 @@ class EditForm(forms.Form):
         strip=False, label="Text", help_text="May have Markdown.", widget=forms.Textarea(attrs={"rows": 16})
     )
     project = forms.ChoiceField(required=False)
+    new_project = forms.CharField(
+        required=False,
+        max_length=200,
+        label="New project",
+        help_text="Its name: it is made when this is saved. Left empty, the one above stays.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
     type = forms.CharField(required=False, widget=forms.TextInput(attrs=completed("type")))
     tags = _names_field("tag")
     categories = _names_field("category", "Paths such as Backend/Database. New ones are created.")
@@ -194,7 +204,8 @@ class EditForm(forms.Form):
         if "project" in only:
             project = cast("forms.ChoiceField", self.fields["project"])
             project.choices = [(slug, name or slug) for slug, name in _writable_projects(viewer)]
-        for name in set(self.fields) - set(only):
+        own = set(only) if viewer.may_write(None) else set(only) - {NEW_PROJECT}
+        for name in set(self.fields) - own:
             del self.fields[name]
         for field in self.fields.values():
             if isinstance(field, MomentField):
@@ -223,6 +234,8 @@ class EditForm(forms.Form):
         """Fields of the form as fields of a record."""
         values = {name: self.cleaned_data[name] for name in names}
         values.pop("reason", None)
+        if name := values.pop(NEW_PROJECT, ""):
+            values["project"] = name
         if "entities" in values:
             values["entities"] = [self.known_entities.get(line, line) for line in values["entities"]]
         return values
@@ -366,9 +379,11 @@ def memory_write(form: EditForm, version: str) -> Edited | None:
     try:
         changes = MemoryChanges.model_validate(form.record(names))
         reason = form.cleaned_data.get("reason", "")
-        stored = memory_update(
-            memory_id=memory.pk, changes=changes, viewer=form.viewer, reason=reason, if_version=version
-        )
+        with one_revision():
+            _make_project(form)
+            stored = memory_update(
+                memory_id=memory.pk, changes=changes, viewer=form.viewer, reason=reason, if_version=version
+            )
     except (ValidationError, Refusal) as error:
         form.refuse(error)
         return None
@@ -376,12 +391,24 @@ def memory_write(form: EditForm, version: str) -> Edited | None:
     return Edited(stored, tuple(names), undo)
 
 
+def _make_project(form: EditForm) -> None:
+    """Make the project that a form names as new. Raises ChangeRefusedError for one that is there."""
+    if not (name := form.cleaned_data.get(NEW_PROJECT)):
+        return
+    try:
+        project_create(slug="", name=name, viewer=form.viewer)
+    except ProjectExistsError as error:
+        raise ChangeRefusedError(NEW_PROJECT, f"{error} Choose it above.") from error
+
+
 def memory_write_new(form: EditForm) -> Edited | None:
     """Store a new memory from a valid form. None, with errors on the form, if it is refused."""
     given = [name for name, value in form.cleaned_data.items() if value not in (None, "", [])]
     try:
         record = StrictMemoryRecord.model_validate(form.record(given))
-        memory = memory_create(record=record, viewer=form.viewer)
+        with one_revision():
+            _make_project(form)
+            memory = memory_create(record=record, viewer=form.viewer)
     except (ValidationError, Refusal) as error:
         form.refuse(error)
         return None

@@ -1,12 +1,19 @@
 """Undo of imports: created rows are removed, changed rows restored, and rows in use remain."""
 
 import pytest
+from django.contrib.auth.models import User
 
+from access.viewer import command_viewer
 from categories.models import Category, Entity
+from curation.models import Curation
+from curation.schemas import Merge, Retag, Split
+from curation.services import curation_apply, curation_plan, curation_undo
 from curation.suggestions.models import Suggestion
+from curation.undo import UndoRefusedError
 from memories.models import Memory, MemoryLink, Session
 from memories.records import MemoryChanges
 from memories.services import memory_update
+from tests.html import html_of
 from tests.memories.imports import (
     CONTENT_TABLES,
     EVERYTHING,
@@ -154,3 +161,79 @@ def test_undo_takes_what_was_proposed_of_it_along(jsonl):
         )
     assert "1 memory, 2 entities, 1 project removed" in run(undo=batch.pk)
     assert not Suggestion.objects.exists()
+
+
+def edit_together(kind):
+    """Change two memories of the import with others, in one of the ways in which that is done."""
+    ids = list(Memory.objects.order_by("pk").values_list("pk", flat=True)[:2])
+    operations = {
+        "tags": lambda: Retag(memories=ids, add_tags=["bulk"]),
+        "type": lambda: Retag(memories=ids, set_type="rule"),
+        "state": lambda: Retag(memories=ids, set_state="archived"),
+        "entities": lambda: Retag(memories=ids, add_entities=["person:Zoe"]),
+        "split": lambda: Split(kind="tag", term="bulk", name="part", memories=ids),
+    }
+    if kind == "entities":
+        Entity.objects.create(name="Zoe", entity_type="person")
+    if kind == "split":
+        run_operation(Retag(query="", add_tags=["bulk"]))
+        Curation.objects.all().delete()
+    return run_operation(operations[kind]()), ids
+
+
+def run_operation(operation):
+    plan = curation_plan(operation=operation, viewer=command_viewer())
+    asked = operation.model_copy(update={"token": plan.token})
+    return curation_apply(operation=asked, viewer=command_viewer()).curation
+
+
+@pytest.mark.parametrize("kind", ["tags", "type", "state", "entities", "split"])
+def test_undo_refuses_after_changes_of_many_and_they_cannot_be_undone_once_it_is_forced(jsonl, client, kind):
+    run(jsonl(*memories(4)))
+    batch = last_batch()
+    curation, ids = edit_together(kind)
+    assert "2 memories were changed since" in failing(undo=batch.pk)
+    assert Memory.objects.count() == 4
+    run(undo=batch.pk, force=True)
+    assert not Memory.objects.exists()
+    client.force_login(User.objects.create_superuser("owner"))
+    page = html_of(client.get("/curate/"))
+    assert "memories of it were removed" in page
+    assert f"/curate/undo/{curation.pk}/" not in page
+    with pytest.raises(UndoRefusedError, match=f"#{ids[0]}, #{ids[1]} were removed since"):
+        curation_undo(curation_id=curation.pk, viewer=command_viewer())
+
+
+def test_undone_change_of_many_does_not_hold_the_undo_up_and_others_keep_theirs(jsonl, client):
+    run(jsonl(*memories(4)))
+    batch = last_batch()
+    curation, _ = edit_together("tags")
+    curation_undo(curation_id=curation.pk, viewer=command_viewer())
+    run(undo=batch.pk)
+    run(jsonl(*memories(2)))
+    later, _ = edit_together("tags")
+    client.force_login(User.objects.create_superuser("owner"))
+    page = html_of(client.get("/curate/"))
+    assert f"/curate/undo/{later.pk}/" in page
+    assert "memories of it were removed" not in page
+
+
+def test_title_counts_the_memories_that_change(jsonl):
+    run(jsonl(*memories(4)))
+    ids = list(Memory.objects.order_by("pk").values_list("pk", flat=True))
+    run_operation(Retag(memories=ids[:1], add_tags=["bulk"], set_type="rule"))
+    both = run_operation(Retag(memories=ids, add_tags=["bulk"], set_type="rule"))
+    assert (both.title.split(":")[0], both.memories) == ("Edited 3 memories", 3)
+    all_of_tag = run_operation(Retag(query="tag=bulk", remove_tags=["bulk"]))
+    assert (all_of_tag.title, all_of_tag.memories) == ("Removed the tag bulk from 4 memories", 4)
+
+
+def test_merged_names_are_no_edit_of_the_memories_that_have_them(jsonl):
+    run(jsonl(*memories(4)))
+    batch = last_batch()
+    ids = list(Memory.objects.order_by("pk").values_list("pk", flat=True))
+    run_operation(Retag(memories=ids, add_tags=["old", "new"]))
+    Curation.objects.all().delete()
+    run_operation(Merge(kind="tag", source="old", target="new"))
+    run(undo=batch.pk)
+    assert not Memory.objects.exists()

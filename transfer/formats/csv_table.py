@@ -1,5 +1,6 @@
 """Tables as CSV or TSV: a memory for each row. The columns are matched by their names, and the report shows how."""
 
+import ast
 import csv
 import io
 import re
@@ -350,10 +351,12 @@ def read(path: Path, options: Options) -> Reading:
                 for cells in rows:
                     last = reader.line_num
                     if any(cell.strip() for cell in cells):
-                        yield from read_guarded(
+                        for record in read_guarded(
                             f"line {last}", partial(_row, f"line {last}", cells, reads, names, notes)
-                        )
-                        notes = []
+                        ):
+                            yield record
+                            # They go with the first row that is taken.
+                            notes = [] if isinstance(record, SourceRecord) else notes
         except UnicodeDecodeError as error:
             raise ImportFailedError(
                 f"{path}: is not UTF-8 (byte 0x{error.object[error.start]:02x} after line {last}). Nothing was "
@@ -418,6 +421,27 @@ class _CellReader:
         draft.notes.append(
             f"column {self.column!r}: {shown(cell)} is no known state; it is left out. Some that are: {words}"
         )
+
+
+_MAPPED = re.compile(
+    r"""column (?P<name>'.*'|".*") is (?:read as (?P<field>\w+)(?:, with the (?P<first>day|month) first)?|stored)"""
+)
+
+
+def mapping_in(notes: Iterable[str]) -> tuple[dict[str, str], str]:
+    """The fields of columns by their names, in order, and the order of dates, as the report of an import has them.
+
+    No columns if it is the report of something else, or of several tables.
+    """
+    columns: dict[str, str] = {}
+    order = ""
+    for match in filter(None, map(_MAPPED.match, notes)):
+        name = str(ast.literal_eval(match["name"]))
+        if name in columns:
+            return {}, ""
+        columns[name] = match["field"] or ""
+        order = order or (f"{match['first']}-first" if match["first"] else "")
+    return columns, order
 
 
 def _mapping(reads: Mapping[int, _CellReader], names: Sequence[str]) -> list[str]:
