@@ -19,7 +19,7 @@ from access.keys import ApiRequest, allowed
 from access.viewer import Viewer
 from explorer.explore.timeline_api import QueryWarning, query_warning
 from explorer.operations import read_operation
-from memories.models import Memory
+from memories.models import Memory, Project
 from memories.queries import visible_to
 from search.facets import Facet
 from search.query import SearchQuery, Sort
@@ -141,7 +141,7 @@ def session_context(request: ContextRequest, viewer: Viewer) -> SessionContext:
         ]
     sections[-1] = replace(sections[-1], has_more=latest.has_more)
     whole = SessionContext(
-        projects=request.project,
+        projects=request.project or _visible_projects(viewer),
         total=latest.total,
         sections=tuple(_without_repeats(sections)),
         categories=_largest(counts["category"]),
@@ -151,6 +151,13 @@ def session_context(request: ContextRequest, viewer: Viewer) -> SessionContext:
         timings=watch.timings,
     )
     return _cut(whole, request.budget)
+
+
+def _visible_projects(viewer: Viewer) -> tuple[str, ...]:
+    """The projects that a viewer of some sees; empty for all."""
+    if viewer.project_ids is None:
+        return ()
+    return tuple(Project.objects.filter(pk__in=viewer.project_ids).order_by("slug").values_list("slug", flat=True))
 
 
 def _pinned(scope: SearchQuery, viewer: Viewer) -> ContextSection:

@@ -234,3 +234,18 @@ def test_more_than_can_be_changed_at_once_is_refused_with_the_limit(corpus, cura
     monkeypatch.setattr(memory_operations, "MOST_MEMORIES", 5)
     with pytest.raises(CurationRefusedError, match="14 memories match, and at most 5 can be changed at once: narrow"):
         curation_apply(operation=Retag(query="", add_tags=["x"]), viewer=curator)
+
+
+@pytest.mark.parametrize(
+    ("filled", "opened"),
+    [
+        ("add_tags=new&set_date=2024-02-30", {"tag", "date"}),
+        ("set_category=Kitchen&shift_date=soon", {"category", "date"}),
+        ("remove_authors=Mio&set_state=archived&set_valid_to=never", {"author", "state", "validity"}),
+        ("set_type=rule&set_project=nowhere", {"type"}),
+    ],
+)
+def test_parts_of_the_form_that_are_filled_stay_open_after_an_error(corpus, filled, opened):
+    page = signed_in(tea="curator").get(f"/curate/retag/?tag=kettle&{filled}")
+    assert page.status_code == 422
+    assert set(re.findall(r'id="part-(\w+)" open', html_of(page))) == opened
