@@ -5,6 +5,7 @@ key and credential wait for each other.
 """
 
 import hashlib
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -17,6 +18,7 @@ from access.keys import known_viewer
 from access.models import IdempotentReply
 from access.viewer import Viewer
 from web.errors import ApiError, UnauthorizedError
+from web.secrets import mask_json, mask_note
 from web.sql import execute
 
 HEADER = "Idempotency-Key"
@@ -57,6 +59,9 @@ def idempotent(
         raise ApiError(
             422, "invalid_request", f"{HEADER}: has {len(key):,} characters", f"write up to {_LONGEST}, such as a UUID"
         )
+    if mask_note(key) != key:
+        # As a hash, since two secrets may have the same mark.
+        key = _digest(key.encode())
     owner, asked = _owner(request), _digest(request.get_full_path().encode(), request.body)
     try:
         with within():
@@ -84,11 +89,18 @@ def _done_once(
             "rights": _rights(getattr(request, "viewer", None) or Viewer()),
             "status": response.status_code,
             "headers": {name: response[name] for name in ("Location", "ETag") if name in response},
-            "body": response.content.decode(),
+            "body": _without_secrets(response.content.decode()),
             "at": timezone.now(),
         },
     )
     return response
+
+
+def _without_secrets(body: str) -> str:
+    """A reply as it is stored: it may name what was sent. One without secrets stays as it is, byte by byte."""
+    reply = json.loads(body) if body else None
+    masked = mask_json(reply) if isinstance(reply, dict) else reply
+    return body if masked == reply else json.dumps(masked, ensure_ascii=False)
 
 
 def _repeated(request: HttpRequest, known: IdempotentReply, asked: str) -> HttpResponse:

@@ -26,6 +26,7 @@ from access.models import ApiKey, AuditEvent
 from access.viewer import SCOPES, Viewer, audit, viewer_of_key, viewer_of_user
 from memories.models import Project
 from web.errors import Refusal, UnauthorizedError
+from web.secrets import mask_note
 
 logger = logging.getLogger("mnemoscope.keys")
 
@@ -131,7 +132,7 @@ def make_key(
         raise ValueError(f"A key needs either projects or every_project: {wrong}.")
     raw = new_raw_key()
     key = ApiKey.objects.create(
-        name=name,
+        name=mask_note(name),
         prefix=raw[:PREFIX_LENGTH],
         key_hash=key_hash(raw),
         scopes=_with_implied(scopes),

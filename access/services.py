@@ -21,6 +21,7 @@ from access.sign_in import token_hash
 from access.viewer import SCOPES, Viewer, audit, viewer_of_user
 from memories.models import Project
 from web.errors import Refusal
+from web.secrets import mask_note
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ def invitation_create(
     """Invite whoever opens a link, once, until it expires. Returns the only copy of its token, too."""
     token = secrets.token_urlsafe(32)
     invitation = Invitation.objects.create(
-        token_hash=token_hash(token), note=note, role=role, expires_at=expires_at, created_by=created_by
+        token_hash=token_hash(token), note=mask_note(note), role=role, expires_at=expires_at, created_by=created_by
     )
     invitation.projects.set(projects)
     after = {

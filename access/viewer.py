@@ -8,6 +8,7 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.db.models import Model
 
 from access.models import ApiKey, AuditEvent, Membership
+from web.secrets import mask_json, mask_note
 
 SCOPES = ("read", "write", "curate", "admin")
 # Each role has the scope at its own place, and those before.
@@ -118,7 +119,7 @@ def audit(
     batch_id: int | None = None,
     note: str = "",
 ) -> AuditEvent:
-    """Record a change: who made it and through which interface."""
+    """Record a change: who made it and through which interface. No record of it holds a secret."""
     return AuditEvent.objects.create(
         user_id=viewer.user_id,
         api_key_id=viewer.api_key_id,
@@ -126,10 +127,10 @@ def audit(
         verb=verb,
         subject_type=subject._meta.model_name or "",
         subject_id=subject.pk,
-        before=before,
-        after=after,
+        before=mask_json(before),
+        after=mask_json(after),
         batch_id=batch_id,
-        note=note,
+        note=mask_note(note),
     )
 
 

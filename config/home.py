@@ -24,6 +24,7 @@ OWN = (
     "queries.lock",
     "queries.sock",
     "secret_key*",
+    "secrets*",
     "static",
     "static-bundles",
     "test",

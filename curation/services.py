@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import OperationalError, connection, transaction
 from django.utils import timezone
@@ -37,6 +38,7 @@ from memories.changes import Kind, changes_record_left, changes_record_many, kin
 from memories.models import Memory
 from memories.storage import corpus_bump, outbox_stamp
 from web.errors import Refusal
+from web.secrets import mask_json, mask_note, mask_query, texts_to_store
 
 # The new names that a curator of some projects may try, previews included.
 _NAMES_AN_HOUR = 240
@@ -121,6 +123,7 @@ def curation_plan(*, operation: Operation, viewer: Viewer) -> Plan:
     _limit_names(operation, viewer)
     with transaction.atomic():
         try:
+            operation = _without_secrets(operation)
             return prepare(operation, viewer).plan
         except CurationRefusedError as error:
             kind = getattr(operation, "kind", "category" if operation.verb == "move" else "memory")
@@ -134,6 +137,7 @@ def curation_apply(*, operation: Operation, viewer: Viewer, settles: bool = True
     """
     _require_scope(operation.verb, viewer)
     _limit_names(operation, viewer)
+    operation = _without_secrets(operation)
     with exclude_writers():
         prepared = prepare(operation, viewer)
         if operation.token and operation.token != prepared.plan.token:
@@ -174,6 +178,36 @@ def curation_undo(*, curation_id: int, viewer: Viewer) -> Curation:
         corpus_bump()
         reopen(accepted, viewer)
         return curation
+
+
+# The arguments that give texts, besides those that name terms.
+_NEW_TEXTS = (
+    *("name", "type", "description", "aliases", "add", "how", "fact", "reason"),
+    *("add_tags", "set_category", "add_categories", "add_concepts", "add_entities"),
+    *("set_type", "set_authors", "add_authors"),
+)
+
+
+def _without_secrets(operation: Operation) -> Operation:
+    """The operation without secrets in its new texts. Raises CurationRefusedError if they are refused.
+
+    A query stays, since it must choose the same memories.
+    """
+
+    def refused(field: str, reason: str) -> CurationRefusedError:
+        return CurationRefusedError(f"{field}: {reason}.", field)
+
+    given = {name: getattr(operation, name) for name in _NEW_TEXTS if name in operation.model_fields_set}
+    masked = texts_to_store(given, refused)
+    return operation if masked == given else operation.model_copy(update=masked)
+
+
+def _logged_arguments(operation: Operation) -> dict[str, Any]:
+    """The arguments in the log, in which no query holds a secret."""
+    arguments = operation.arguments()
+    if "query" in arguments:
+        arguments["query"] = mask_query(arguments["query"])
+    return mask_json(arguments) or {}
 
 
 def _limit_names(operation: Operation, viewer: Viewer) -> None:
@@ -219,8 +253,8 @@ def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) ->
     curation = Curation.objects.create(
         verb=plan.verb,
         kind=plan.kind,
-        title=plan.title,
-        arguments=operation.arguments(),
+        title=mask_note(plan.title),
+        arguments=_logged_arguments(operation),
         merged={str(source_id): target_id for source_id, target_id in prepared.working_copy.merged.items()},
         project_ids=sorted({*projects_of(prepared.memory_ids), *_projects_after(edits)}),
         memories=plan.memories,
@@ -242,7 +276,7 @@ def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) ->
     curation.terms = sorted(_changed_terms(prepared, journal))
     curation.save(update_fields=["terms"])
     refresh_search_terms(journal.term_ids(prepared.changes))
-    after = {"title": plan.title, "memories": plan.memories, "arguments": curation.arguments}
+    after = {"title": curation.title, "memories": plan.memories, "arguments": curation.arguments}
     event = audit(viewer, f"curation_{plan.verb}", curation, after=after)
     _record_moves(event, edits, "before")
     _record_changes(event, prepared)
@@ -301,6 +335,8 @@ def _changed_terms(prepared: PreparedOperation, journal: Journal) -> Iterator[st
 def _refuse_undo(curation: Curation, viewer: Viewer) -> None:
     if curation.undone_at is not None:
         raise UndoRefusedError(f"It was already undone on {curation.undone_at:%Y-%m-%d %H:%M} UTC.")
+    if curation.arguments.get("purged"):
+        raise UndoRefusedError("It held secrets, which were purged: it cannot be undone.")
     by_writers = scope_of(curation.verb) == "write"
     allowed = viewer.writable_project_ids if by_writers else viewer.curated_project_ids
     refs: dict[str, list[TermRef]] = {}

@@ -19,6 +19,7 @@ from categories.texts import projects_using, stored_alias_projects, stored_descr
 from curation.queries import OTHERS_USE_IT, projects_with, used_by_others, visible_terms
 from memories.records import unstorable
 from memories.storage import corpus_bump
+from web.secrets import texts_to_store
 
 MAX_ALIAS = 500
 MAX_ALIASES = 1_000
@@ -39,13 +40,14 @@ def term_describe(
     """Set the description and the aliases of a category, concept or entity. Raises EditRefusedError."""
     kind = str(term._meta.model_name)
     _require_curator(viewer, kind, [term.pk])
-    names = clean_aliases(aliases, term.name)
+    given = texts_to_store({"description": description, "aliases": list(aliases)}, _refused_secret)
+    names = clean_aliases(given["aliases"], term.name)
 
     def is_visible(other: int) -> bool:
         return bool(visible_terms(kind, [other], viewer))
 
     refuse_taken_names(names, namesakes(kind, term.pk, getattr(term, "entity_type", "")), is_visible)
-    text = _text(description, "description")
+    text = _text(given["description"], "description")
     stored = type(term)._default_manager.get(pk=term.pk)
     if viewer.curated_project_ids is not None:
         values = _write_local(stored, kind, text, names, viewer)
@@ -105,8 +107,13 @@ def relationship_describe(*, relationship: Relationship, fact: str, confidence: 
     _require_curator(viewer, "entity", [relationship.source_id, relationship.target_id])
     if confidence is not None and not 0 <= confidence <= 1:
         raise EditRefusedError("Confidence is a number from 0 to 1.", "confidence")
-    _edit(relationship, {"fact": _text(fact, "fact"), "confidence": confidence}, viewer)
+    given = texts_to_store({"fact": fact}, _refused_secret)
+    _edit(relationship, {"fact": _text(given["fact"], "fact"), "confidence": confidence}, viewer)
     terms_refresh(RELATIONSHIPS, [relationship.pk])
+
+
+def _refused_secret(field: str, reason: str) -> EditRefusedError:
+    return EditRefusedError(f"{field}: {reason}", field)
 
 
 def _require_curator(viewer: Viewer, kind: str, ids: Collection[int]) -> None:

@@ -16,6 +16,7 @@ from memories.refusals import AlreadyExistsError, ChangeRefusedError, NotAllowed
 from memories.storage import corpus_bump
 from text.analysis import languages
 from text.formatting import memories
+from web.secrets import mask_note, texts_to_store
 
 LANGUAGE_IS_KEPT = "It cannot change once the project has memories, because it determines their terms."
 _MAX_NAME = 200
@@ -49,9 +50,11 @@ def project_create(
     if len(slug) > MAX_PROJECT:
         raise ChangeRefusedError("slug", f"has {len(slug)} characters; up to {MAX_PROJECT} are allowed")
     _refuse_unknown(language)
+    refuse_secret_slug(slug)
+    texts = texts_to_store({"name": name, "description": description}, ChangeRefusedError)
     vocabulary_lock_shared()
     project, made = Project.objects.get_or_create(
-        slug=slug, defaults={"name": name, "description": description, "language": language, "secrets": secrets}
+        slug=slug, defaults={**texts, "language": language, "secrets": secrets}
     )
     if not made:
         raise ProjectExistsError(project)
@@ -75,7 +78,9 @@ def project_update(
         _refuse_unknown(language)
         if stored.memories.exists():
             raise ChangeRefusedError("language", LANGUAGE_IS_KEPT)
-    stored.name, stored.description, stored.language, stored.secrets = name, description, language, secrets
+    texts = texts_to_store({"name": name, "description": description}, ChangeRefusedError)
+    stored.name, stored.description = texts["name"], texts["description"]
+    stored.language, stored.secrets = language, secrets
     if _audit_fields(stored) != before:
         stored.save(update_fields=["name", "description", "language", "secrets"])
         _written(stored, "project_update", viewer, before)
@@ -114,6 +119,12 @@ def _checked_name(name: str) -> str:
         reason = f"has {len(name)} characters; up to {_MAX_NAME} are allowed" if name else "is empty"
         raise ChangeRefusedError("name", reason)
     return name
+
+
+def refuse_secret_slug(slug: str) -> None:
+    """Raise ChangeRefusedError for a slug that is a secret: links hold it, so that no mark can stand in its place."""
+    if mask_note(slug) != slug:
+        raise ChangeRefusedError("project", "is a secret, such as a key: choose another name")
 
 
 def _refuse_unknown(language: str) -> None:

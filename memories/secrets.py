@@ -1,6 +1,5 @@
 """Secrets in memories that come in: they are masked, or the memory is refused, or they are left."""
 
-from collections.abc import Collection
 from typing import TypeVar
 
 from django.conf import settings
@@ -8,10 +7,8 @@ from django.conf import settings
 from memories.models import Project
 from memories.records import BaseRecord
 from memories.refusals import ChangeRefusedError
-from text.secrets import find_secrets, mask_text, mask_values
-
-MASK, REFUSE, OFF = "mask", "refuse", "off"
-_MARKS_NAMED = 5
+from text.secrets import mask_values
+from web.secrets import OFF, REFUSE, refusal_of
 
 Record = TypeVar("Record", bound=BaseRecord)
 
@@ -42,14 +39,3 @@ def mask_record(record: Record, policy: str) -> tuple[Record, tuple[str, ...]]:
 
 # A record must have one, and changes need not.
 _CONTENT = {"content": "-"}
-
-
-def refusal_of(marks: Collection[str]) -> str:
-    """Why a memory is refused for its secrets."""
-    named = ", ".join(list(dict.fromkeys(marks))[:_MARKS_NAMED])
-    return f"holds secrets, which are not stored here: {named}. Take them out, or say where they are kept instead"
-
-
-def mask_note(text: str) -> str:
-    """A reason, or another text beside a memory, without secrets."""
-    return mask_text(text, find_secrets(text)) if text and settings.SECRETS != OFF else text

@@ -15,6 +15,7 @@ from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
 from memories.history import value_before, values_at
 from memories.models import Memory, Project, Session
+from memories.projects import refuse_secret_slug
 from memories.queries import visible_to
 from memories.records import MAX_LIST, SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord, derived_title
 from memories.refusals import (
@@ -163,6 +164,7 @@ def _project_for(record: MemoryRecord, viewer: Viewer, vocabulary: Vocabulary) -
     slug = slug or DEFAULT_PROJECT
     project = Project.objects.filter(slug=slug).first()
     if project is None and viewer.may_write(None):
+        refuse_secret_slug(slug)
         projects_make([slug], vocabulary)
         project = Project.objects.get(slug=slug)
     if project is None or not viewer.may_write(project.pk):

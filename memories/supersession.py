@@ -22,7 +22,6 @@ from memories.refusals import (
     SuccessorError,
     VersionConflictError,
 )
-from memories.secrets import mask_note
 from memories.snapshot import MemorySnapshot
 from memories.storage import (
     corpus_bump,
@@ -32,6 +31,7 @@ from memories.storage import (
     snapshots_update,
     targets_resolve,
 )
+from web.secrets import mask_note
 from web.sql import fetch, fetch_column
 
 # As the version of a change: any, as long as there is one.

@@ -24,6 +24,7 @@ from search.models import SavedView, ViewFeed, ViewMark
 from search.query import SearchQuery
 from text.formatting import check_start, start_of
 from web.errors import Refusal
+from web.secrets import mask_note, mask_query, texts_to_store
 
 _FIELDS = ("name", "slug", "description", "query", "presentation", "visibility")
 # The most views that a person may have, and the most that are read at once.
@@ -228,7 +229,7 @@ def saved_view_create(
     if viewer.user_id is None:
         raise ViewRefusedError("name", "Only people save views, not keys.")
     view = SavedView(owner_id=viewer.user_id, description=description, visibility=visibility)
-    view.slug = _free_slug(viewer, name)
+    view.slug = _free_slug(viewer, mask_note(name))
     return saved_view_change(view=view, viewer=viewer, name=name, query=query, presentation=presentation)
 
 
@@ -317,7 +318,11 @@ def view_feed_revoke(*, view: SavedView, viewer: Viewer) -> bool:
 
 @transaction.atomic
 def saved_view_save(*, view: SavedView, viewer: Viewer) -> SavedView:
-    """Create or update a view. The caller checks permissions. Raises QueryError."""
+    """Create or update a view. The caller checks permissions. Raises QueryError or ViewRefusedError."""
+    texts = texts_to_store({"name": view.name, "description": view.description}, ViewRefusedError)
+    view.name, view.description = texts["name"], texts["description"]
+    for name in ("query", "presentation"):
+        setattr(view, name, _query_to_store(getattr(view, name)))
     view.query = SearchQuery.from_pairs(parse_qsl(view.query.lstrip("?"), keep_blank_values=True)).querystring()
     # Distributed Postgres can only lock rows selected by id.
     stored = SavedView.objects.select_for_update().filter(pk=view.pk).first() if view.pk else None
@@ -332,6 +337,13 @@ def saved_view_save(*, view: SavedView, viewer: Viewer) -> SavedView:
             after=_audit_fields(view),
         )
     return view
+
+
+def _query_to_store(text: str) -> str:
+    """A query string. Raises ViewRefusedError for a secret in it: with a mark in its place it would find others."""
+    if mask_query(text) != text:
+        raise ViewRefusedError("query", "It searches for a secret, which is not stored here. Take it out of the query.")
+    return text
 
 
 @transaction.atomic

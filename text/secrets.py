@@ -1,7 +1,7 @@
 """Secrets in texts, such as keys, tokens and passwords: found by the rules of Kingfisher and by some of our own."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 _is_available = find_spec("kingfisher_sdk") is not None
 _RULES = Path(__file__).with_name("secret_rules.yml")
 _SHORTEST = 8
+# Names in JSON from this length on may be secrets themselves.
+_LONG_NAME = 16
 _PRIVATE = re.compile(r"<private>.*?</private>", re.IGNORECASE | re.DOTALL)
 _ENDS = 2
 _NAMES = "API AWS GCP JWT PAT PGP RSA SDK SSH URI URL GitHub GitLab OpenAI"
@@ -70,11 +72,32 @@ def mark_of(text: str, secret: Secret) -> str:
     return f"[{secret.kind} …{text[secret.end - _ENDS : secret.end].strip()}]"
 
 
-def mask_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Values of JSON without the secrets in their texts, and the marks in place of these.
+def mask_values(
+    values: Mapping[str, Any], is_chosen: Callable[[str], bool] = lambda text: True
+) -> tuple[dict[str, Any], list[str]]:
+    """Values of JSON without the chosen secrets in their texts, and the marks in place of these.
 
     A value is looked at with its name before it: a password is known by that.
     """
+    placed = _placed(values)
+    marks: list[str] = []
+    masked: list[str] = []
+    for text, found in placed:
+        inside = [one for one in found if is_chosen(text[one.start : one.end])]
+        marks += [mark_of(text, one) for one in inside]
+        masked.append(mask_text(text, inside) if inside else text)
+    return (_with_texts(values, iter(masked)) if marks else dict(values)), marks
+
+
+def secrets_in(values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The secrets in the texts of values, as `mask_values` finds them: the kind, the mark and the secret itself."""
+    return [
+        (one.kind, mark_of(text, one), text[one.start : one.end]) for text, found in _placed(values) for one in found
+    ]
+
+
+def _placed(values: Mapping[str, Any]) -> list[tuple[str, list[Secret]]]:
+    """The texts of values in order, each with the secrets in it; nothing if none has any."""
     leaves = list(_leaves(values, ""))
     starts, parts, at = [], [], 0
     for name, text in leaves:
@@ -84,19 +107,18 @@ def mask_values(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         at += len(parts[-1])
     secrets = find_secrets("".join(parts))
     if not secrets:
-        return dict(values), []
-    marks: list[str] = []
-    masked: list[str] = []
-    for (_, text), start in zip(leaves, starts, strict=True):
-        inside = [
-            Secret(one.kind, max(one.start - start, 0), min(one.end - start, len(text)))
-            for one in secrets
-            if one.end > start and one.start < start + len(text)
-        ]
-        marks += [mark_of(text, one) for one in inside]
-        masked.append(mask_text(text, inside))
-    given = iter(masked)
-    return {name: _with_texts(value, given) for name, value in values.items()}, marks
+        return []
+    return [
+        (
+            text,
+            [
+                Secret(one.kind, max(one.start - start, 0), min(one.end - start, len(text)))
+                for one in secrets
+                if one.end > start and one.start < start + len(text)
+            ],
+        )
+        for (_, text), start in zip(leaves, starts, strict=True)
+    ]
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
@@ -105,7 +127,9 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
         yield name, value
     elif isinstance(value, Mapping):
         for key, one in value.items():
-            yield from _leaves(one, str(key))
+            if len(key) >= _LONG_NAME:
+                yield "", key
+            yield from _leaves(one, key)
     elif isinstance(value, Sequence) and not isinstance(value, bytes):
         for one in value:
             yield from _leaves(one, name)
@@ -116,7 +140,7 @@ def _with_texts(value: Any, texts: Iterator[str]) -> Any:
     if isinstance(value, str):
         return next(texts)
     if isinstance(value, Mapping):
-        return {key: _with_texts(one, texts) for key, one in value.items()}
+        return {next(texts) if len(key) >= _LONG_NAME else key: _with_texts(one, texts) for key, one in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
         return type(value)(_with_texts(one, texts) for one in value)  # type: ignore[call-arg]
     return value

@@ -15,12 +15,12 @@ from pydantic import ValidationError
 
 from memories.records import STORABLE, MemoryRecord, derived_title, unstorable
 from memories.resolve import RecordNames, names_of
-from memories.secrets import OFF, REFUSE, mask_note, refusal_of
 from memories.snapshot import content_hash_of
 from memories.vocabulary_records import is_vocabulary
 from text.secrets import mask_values
 from transfer.formats.base import ImportFailedError, Reading, RefusedRecord, SourceRecord, fault_text
 from transfer.rows import Row, is_row, row_of
+from web.secrets import OFF, REFUSE, mask_note, refusal_of
 from web.validation import reasons
 
 logger = logging.getLogger("mnemoscope.imports")

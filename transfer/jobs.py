@@ -33,6 +33,7 @@ from transfer.formats.registry import BUNDLE, importer_for
 from transfer.models import ImportJob
 from web.errors import Refusal
 from web.processes import start_once
+from web.secrets import mask_note
 
 State = ImportJob.State
 
@@ -281,7 +282,7 @@ def job_remove(*, job: ImportJob) -> None:
 
 
 def job_new(viewer: Viewer, *, name: str, state: ImportJob.State, path: str = "") -> ImportJob:
-    return ImportJob(user_id=viewer.user_id, api_key_id=viewer.api_key_id, name=name, path=path, state=state)
+    return ImportJob(user_id=viewer.user_id, api_key_id=viewer.api_key_id, name=mask_note(name), path=path, state=state)
 
 
 def _queued(job: ImportJob, state: ImportJob.State, **values: Any) -> ImportJob:
@@ -300,6 +301,8 @@ def job_project(text: str, viewer: Viewer) -> str:
     slug = slug_name(text)
     if len(slug) > MAX_PROJECT:
         raise UploadInvalidError(f"project: has {len(slug)} characters; up to {MAX_PROJECT} are allowed.")
+    if mask_note(slug) != slug:
+        raise UploadInvalidError("project: is a secret, such as a key: choose another name.")
     if viewer.may_write(None) and viewer.project_ids is None:
         return slug
     known = importable(viewer)

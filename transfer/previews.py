@@ -41,6 +41,7 @@ from transfer.formats.importer import Importer
 from transfer.jobs import JobStateError, State, UploadInvalidError, importer_of, job_previews, job_text
 from transfer.models import ImportJob
 from web.processes import start_once
+from web.secrets import texts_to_store
 
 _ROWS = 8
 _READ = 20_000
@@ -253,6 +254,7 @@ def job_read_as(
         chosen = {"values": values, "types": types, "dates": dates}
         read_as = {"values": {}, "types": {}, "dates": ""} | job.read_as
         read_as = check_choices(**(read_as | {name: value for name, value in chosen.items() if value is not None}))
+        read_as = texts_to_store(read_as, _refused_secret)
     except ImportFailedError as error:
         raise UploadInvalidError(job_text(job, str(error))) from None
     # Only in the state that was looked at: it may have been started, or removed, since.
@@ -263,6 +265,10 @@ def job_read_as(
     job.refresh_from_db()
     previews_start()
     return job
+
+
+def _refused_secret(field: str, reason: str) -> UploadInvalidError:
+    return UploadInvalidError(f"{field}: {reason}.")
 
 
 # --- the process that makes them ---------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from transfer.read_again import RowsWriter
 from transfer.run import ImportChoices, import_path
 from transfer.state import ImportCounts
 from transfer.undo import BatchUndoRefusedError, ChangedSinceError, batch_undo
+from transfer.uploads import uploads_forget
 from transfer.write import records_write
 from web.errors import Refusal
 
@@ -61,6 +62,7 @@ def jobs_run(parent: int | None = None) -> int:
     If the parent process ends, the job is interrupted, and nothing of it is written.
     """
     done = 0
+    uploads_forget()
     with at_work():
         while job := _claimed():
             with _beating(job, parent) as progress:

@@ -25,6 +25,7 @@ from transfer.formats.importer import Importer
 from transfer.renames import earlier_notes
 from transfer.state import ImportCounts, ImportObserver, WriteOptions
 from transfer.write import records_write
+from web.secrets import mask_note
 
 # The number of refused records stored with a batch; all of them are reported to the caller.
 MAX_REPORTED = 1_000
@@ -96,6 +97,8 @@ def import_path(
     project = slug_name(choices.project)
     if len(project) > MAX_PROJECT:
         raise ImportFailedError(f"The project's name has {len(project)} characters; up to {MAX_PROJECT} are allowed.")
+    if mask_note(project) != project:
+        raise ImportFailedError("The project's name is a secret, such as a key: choose another one.")
     options = Options(
         project, choices.keep_going, choices.columns, values=choices.values, types=choices.types, dates=choices.dates
     )
@@ -103,7 +106,7 @@ def import_path(
     reading = reading or _read_source(importer, path, options)
     # Committed separately, so that a running or failed import is visible.
     origin = origin or str(path)
-    batch = None if choices.dry_run else ImportBatch.objects.create(origin=origin, format=importer.name)
+    batch = None if choices.dry_run else ImportBatch.objects.create(origin=mask_note(origin), format=importer.name)
     attempt = _Attempt(path, importer, viewer, choices, project, progress, origin, batch, refused, observer, write)
     try:
         for number in range(1, attempts + 1):
@@ -246,8 +249,8 @@ def _close(batch: ImportBatch, tally: ImportCounts, refusals: list[RefusedRecord
     batch.unchanged = tally.unchanged
     batch.refused = tally.refused
     batch.report = {
-        "refused": [{"location": one.location, "reason": one.reason} for one in refusals],
-        "notes": [{"location": location, "note": note} for location, note in tally.notes],
+        "refused": [{"location": mask_note(one.location), "reason": one.reason} for one in refusals],
+        "notes": [{"location": mask_note(location), "note": note} for location, note in tally.notes],
         "vocabulary_records": tally.vocabulary,
         "vocabulary_made": tally.made,
         **{name: count for name, count in (("gone", tally.gone), ("conflicts", tally.conflicts)) if count},
@@ -285,14 +288,14 @@ def _fail(batch: ImportBatch, path: Path, error: BaseException, refusals: list[R
     else:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     # An upload is known by its name, not by where it is stored.
-    reason = reason.replace(str(path), batch.origin)
+    reason = mask_note(reason.replace(str(path), batch.origin))
     with contextlib.suppress(DatabaseError, psycopg.Error):
         ImportBatch.objects.filter(pk=batch.pk).update(
             state=ImportBatch.State.FAILED,
             finished_at=timezone.now(),
             report={
                 "error": reason,
-                "refused": [{"location": one.location, "reason": one.reason} for one in refusals],
+                "refused": [{"location": mask_note(one.location), "reason": one.reason} for one in refusals],
             },
         )
 

@@ -31,6 +31,7 @@ from transfer.jobs import (
 from transfer.models import ImportJob
 from transfer.previews import previews_start
 from web.errors import Refusal
+from web.secrets import mask_note
 
 MAX_UPLOAD = 2 * 1024**3
 # The body of the form with the file, and what is around it.
@@ -70,7 +71,7 @@ def upload_begin(*, files: Sequence[FileToSend], viewer: Viewer, fingerprint: st
     It is the same if names, sizes and fingerprint are. Raises UploadRefusedError or UploadInvalidError.
     """
     check_may_import(viewer)
-    _uploads_forget()
+    uploads_forget()
     sent = _cleaned(files)
     size = sum(file.size for file in sent)
     if not 0 < size <= MAX_UPLOAD:
@@ -79,7 +80,7 @@ def upload_begin(*, files: Sequence[FileToSend], viewer: Viewer, fingerprint: st
     same = [file[:2] for file in listed]
     owner: dict[str, Any] = {"user_id": viewer.user_id, "api_key_id": viewer.api_key_id}
     unfinished = ImportJob.objects.filter(state=State.UPLOADING)
-    for job in unfinished.filter(**owner, size=size, fingerprint=fingerprint):
+    for job in unfinished.filter(**owner, size=size, fingerprint=mask_note(fingerprint)):
         if [file[:2] for file in job.files] != same:
             continue
         if Path(job.path).exists():
@@ -108,7 +109,7 @@ def upload_begin(*, files: Sequence[FileToSend], viewer: Viewer, fingerprint: st
             shutil.rmtree(folder, ignore_errors=True)
             raise UploadInvalidError(f"files: {file.name}: {error.strerror}.") from None
     job = job_new(viewer, name=_upload_name(sent, name), path=str(path), state=State.UPLOADING)
-    job.is_upload, job.size, job.files, job.fingerprint = True, size, listed, fingerprint
+    job.is_upload, job.size, job.files, job.fingerprint = True, size, listed, mask_note(fingerprint)
     job.save()
     return job
 
@@ -149,8 +150,8 @@ def _cleaned(files: Sequence[FileToSend]) -> list[FileToSend]:
 
 
 def _clean_name(text: str) -> str:
-    """The name of a file or a folder, without what cannot be stored; empty for `.` and `..`."""
-    name = "".join(c for c in text if c.isprintable()).strip()
+    """The name of a file or a folder, without secrets and what cannot be stored; empty for `.` and `..`."""
+    name = mask_note("".join(c for c in text if c.isprintable()).strip())
     name = name.encode(errors="ignore")[-_NAME_LENGTH:].decode(errors="ignore").strip().rstrip(".")
     return name if name.strip(".") else ""
 
@@ -210,7 +211,7 @@ def _write_part(job: ImportJob, offset: int, part: bytes) -> None:
         start += size
 
 
-def _uploads_forget() -> None:
+def uploads_forget() -> None:
     """Remove uploads that nobody imported for days."""
     old = ImportJob.objects.filter(created_at__lt=timezone.now() - _KEPT, is_upload=True)
     for job in old.filter(state__in=[State.UPLOADING, State.READY, State.FAILED]):

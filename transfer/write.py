@@ -25,7 +25,7 @@ from cluster import update_statistics
 from memories.models import Memory
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord, slug_name
 from memories.resolve import SessionUse, names_ensure, names_of, record_snapshot, sessions_ensure
-from memories.secrets import OFF, read_policies
+from memories.secrets import read_policies
 from memories.snapshot import InsertBlock, MemorySnapshot, NamedLink, insert_block
 from memories.storage import (
     changed_fields,
@@ -53,6 +53,7 @@ from transfer.rows import Row, rows_finish, rows_write
 from transfer.state import ImportCounts, ImportObserver, ImportRun, WriteOptions
 from transfer.vocabulary import deferred_write
 from web.processes import rare_collections
+from web.secrets import OFF
 
 # Imports wait for each other, so that none misses the rows of another.
 IMPORT_LOCK = 0x6D6E656D6F

@@ -1,7 +1,7 @@
 """The lines of the log, as text or as JSON (LOG_FORMAT).
 
 Both have the id of the request, and leave out what does not belong into a log: the traceback of an error that is not
-a mistake of this program, and the values in the messages of others, which may be the text of a memory.
+a mistake of this program, the values in the messages of others, which may be the text of a memory, and secrets.
 """
 
 import asyncio
@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from web.exchange import UNMATCHED, current, route_of
+from web.exchange import UNMATCHED, access_logger, current, route_of
 from web.outages import first_line, is_outage
+from web.secrets import mask_note
 
 _DURING = "\nDuring handling of the above exception, another exception occurred:\n\n"
 _BECAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
@@ -63,7 +64,12 @@ class _Line(logging.Formatter):
         self._tracebacks = tracebacks
 
     def parts(self, record: logging.LogRecord) -> tuple[str, str]:
-        """The message of a record, and its traceback or nothing."""
+        """The message of a record, and its traceback or nothing, without secrets."""
+        message, trace = self._unmasked_parts(record)
+        # The line of a request has nothing that a client has sent.
+        return (message, trace) if record.name == access_logger.name else (mask_note(message), mask_note(trace))
+
+    def _unmasked_parts(self, record: logging.LogRecord) -> tuple[str, str]:
         message = record.getMessage()
         error = record.exc_info[1] if record.exc_info else None
         if error is None:

@@ -27,6 +27,7 @@ from transfer.run import ImportChoices, import_path
 from transfer.state import ImportCounts
 from transfer.write import IMPORT_LOCK
 from web.errors import Refusal
+from web.secrets import mask_note
 
 # How long somebody who decides a conflict waits for an import.
 _LONGEST_WAIT = "5s"
@@ -64,6 +65,8 @@ def source_new(
     if len(slug) > MAX_PROJECT:
         raise NotFollowableError(f"The project's name has {len(slug)} characters; up to {MAX_PROJECT} are allowed.")
     path = path.resolve()
+    if (shown := mask_note(str(path))) != str(path):
+        raise NotFollowableError(f"{shown}: its name holds a secret, which is not stored here: rename it first.")
     if FollowedSource.objects.filter(path=str(path)).exists():
         raise NotFollowableError(f"{path}: is followed already.")
     with connection.cursor() as cursor:

@@ -86,7 +86,14 @@ class NoteFile:
         whole = _unpack(self.whole).decode(self.encoding, "replace") if self.whole else ""
         text = change(whole)
         packed = _pack(text.encode(self.encoding, "replace")) if text != whole else self.whole
-        changed = replace(self, head=change(self.head), tail=change(self.tail), whole=packed)
+        names = [self.path, self.vault, self.project]
+        # Together first, since hardly any is changed.
+        if change("\n".join(names)) != "\n".join(names):
+            names = [change(name) for name in names]
+        path, vault, project = names
+        changed = replace(
+            self, path=path, vault=vault, project=project, head=change(self.head), tail=change(self.tail), whole=packed
+        )
         return self if changed == self else replace(changed, digest="")
 
     def read_again(self, known: "NoteFile") -> "NoteFile":
