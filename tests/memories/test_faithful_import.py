@@ -374,7 +374,7 @@ def test_undo_of_an_import_loses_nothing_that_was_edited_together_since(vault):
     Project.objects.create(slug="two", name="two")
     moved = curation_apply(operation=Retag(memories=ids[:2], set_project="two"), viewer=EVERYTHING)
     said = failing_run(undo=imported.pk)
-    assert f"2 memories were changed since batch {imported.pk} imported them: #{ids[0]}, #{ids[1]}." in said
+    assert f"2 memories were changed since this import brought or changed them: #{ids[0]}, #{ids[1]}." in said
     assert Memory.objects.count() == 3
     curation_undo(curation_id=moved.curation.pk, viewer=EVERYTHING)
     run(undo=imported.pk)
