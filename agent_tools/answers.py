@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
@@ -172,6 +173,7 @@ def complete(reference: str, argument: str, begun: str, viewer: Viewer) -> Compl
 
 
 def _called(name: str, arguments: Arguments, viewer: Viewer) -> str:
+    set_route(f"/mcp {name}")
     try:
         return call(TOOL[name], arguments, viewer)
     except ToolRefusedError as error:
@@ -212,9 +214,7 @@ def answer(context: Context, name: str, arguments: Arguments, viewer_of: ViewerO
     """The result of a call. Errors are results too, and tell the model what to do next."""
     close_old_connections()
     site_address.set(caller.site)
-    # Over standard input and output a call is a request of its own.
-    if current() is None:
-        begin()
+    _begin_call()
     tools = TOOL | {tool.name: tool for tool in PROFILES[caller.profile]}
     try:
         tool = tools.get(name)
@@ -231,6 +231,16 @@ def answer(context: Context, name: str, arguments: Arguments, viewer_of: ViewerO
         return _result(str(error), is_error=True)
     finally:
         close_old_connections()
+
+
+# Over standard input and output, the process is the session of the agent.
+_own_session = secrets.token_hex(16).encode()
+
+
+def _begin_call() -> None:
+    """Make a call over standard input and output a request of its own."""
+    if current() is None:
+        begin(session=_own_session)
 
 
 def resource(context: Context, uri: str, viewer_of: ViewerOf) -> ReadResourceResult:
@@ -250,6 +260,7 @@ def completed(context: Context, params: CompleteRequestParams, viewer_of: Viewer
 def _with_viewer(context: Context, viewer_of: ViewerOf, read: Callable[[Viewer], Result]) -> Result:
     """The result of a read. Raises MCPError, since the protocol has no error results for anything but tools."""
     close_old_connections()
+    _begin_call()
     try:
         return read(viewer_of(context))
     except ToolRefusedError as error:

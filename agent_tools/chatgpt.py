@@ -9,7 +9,7 @@ from agent_tools.rendering import encode, hidden_line, warning_lines
 from explorer.explore.timeline_api import index_row
 from explorer.links import memory_url
 from memories.queries import memory_details
-from memories.recalls import opened, recalled
+from memories.recalls import record_list, record_opening
 from memories.records import MemoryId
 from memories.refusals import MemoryNotFoundError
 from search.query import SearchQuery
@@ -33,7 +33,7 @@ class Fetch(Params):
 def search(arguments: Arguments, viewer: Viewer) -> str:
     query = SearchQuery.from_pairs([("page_size", str(_RESULTS)), *pairs_of_arguments(arguments)])
     result = run(query, viewer, include_facets=False, detail=HitDetail.INDEX)
-    recalled(viewer, [hit.id for hit in result.hits])
+    record_list(viewer, [hit.id for hit in result.hits], query.querystring())
     rows = [{"id": str(hit.id), "title": index_row(hit).title, "url": _url(hit.id)} for hit in result.hits]
     # The pair has no place for them; a model reads whatever the reply has.
     return encode({"results": rows, **hidden_line(result), **warning_lines(result.warnings)}, "json")
@@ -44,7 +44,7 @@ def fetch(arguments: Arguments, viewer: Viewer) -> str:
     detail = memory_details(viewer, [wanted]).get(wanted)
     if detail is None:
         raise MemoryNotFoundError(wanted)
-    opened(viewer, [wanted])
+    record_opening(viewer, [wanted])
     memory = detail.memory
     metadata = {
         "project": memory.project.slug,

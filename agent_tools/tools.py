@@ -37,7 +37,7 @@ from explorer.links import search_arguments
 from explorer.memory.bulk_api import Batch, batch_of
 from explorer.sessions.context import ContextRequest
 from explorer.sessions.context import session_context as context_of
-from memories.recalls import recalled
+from memories.recalls import record_list
 from memories.records import MemoryId
 from search.facets import FACET
 from search.query import SearchQuery
@@ -65,11 +65,11 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
     query = query_of(rest, INDEX_SIZE)
     if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_VALUES)
-        recalled(viewer, [hit.id for hit in found.answer.hits])
+        record_list(viewer, [hit.id for hit in found.answer.hits], query.querystring())
         head = page_head(found.answer, facets) | unified_head(found)
         return render_rows(head, "results", [unified_row(hit) for hit in found.hits], options, next_page(query))
     result = run(query, viewer, facet_limit=FACET_VALUES, detail=HitDetail.INDEX)
-    recalled(viewer, [hit.id for hit in result.hits])
+    record_list(viewer, [hit.id for hit in result.hits], query.querystring())
     head = known_line(result, viewer) | page_head(result, facets)
     return render_rows(head, "memories", index_rows(result.hits, query.order), options, next_page(query))
 

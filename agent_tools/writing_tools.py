@@ -20,11 +20,12 @@ from agent_tools.rendering import (
 )
 from curation.schemas import Forget
 from curation.services import PlanChangedError, curation_apply, curation_plan, curation_undo
-from explorer.history.api import ChangesRequest, HistoryRequest
+from explorer.history.api import ChangesRequest, HistoryRequest, record_changes
 from explorer.listings import visible_project_ids
 from memories.changes import changes as feed
 from memories.history import maker_of, memory_history, rivals_of, superseded_by
 from memories.models import Memory, Project
+from memories.recalls import record_opening
 from memories.records import SUPERSEDES_REL, MemoryChanges, MemoryId, Slug100, StrictMemoryRecord
 from memories.refusals import MemoryNotFoundError
 from memories.services import (
@@ -156,6 +157,7 @@ def changes(arguments: Arguments, viewer: Viewer) -> str:
         kinds=asked.kind,
         limit=asked.limit,
     )
+    record_changes(viewer, asked, found)
     rows: list[dict[str, CellValue]] = [
         {
             "at": f"{change.at:%Y-%m-%d %H:%M}",
@@ -189,6 +191,7 @@ def history(arguments: Arguments, viewer: Viewer) -> str:
     found = memory_history(viewer, memory_id, before=asked.before, limit=asked.limit)
     if found is None:
         raise MemoryNotFoundError(memory_id)
+    record_opening(viewer, [memory_id], recalls=False)
     rows: list[dict[str, CellValue]] = [
         {
             "event": event.id,

@@ -24,6 +24,7 @@ from prometheus_client.registry import Collector
 
 from categories.names import data_revision
 from memories.embedding.vectors import memory_progress
+from memories.recalls import log
 from search.engines import index_state
 from search.engines.index.outbox import backlog
 from web.admission import light_requests, requests
@@ -76,6 +77,14 @@ _restarts = Counter(
 _timed_out = Counter("mnemoscope_database_pool_timeouts", "Requests that got no connection.", registry=_registry)
 
 
+_reads = Gauge(
+    "mnemoscope_reads_waiting",
+    "Reads that are not in the log yet, after the last request.",
+    multiprocess_mode="livesum",
+    registry=_registry,
+)
+_dropped = Counter("mnemoscope_reads_dropped", "Reads that the log lacks: too many waited.", registry=_registry)
+
 ended.append(lambda process: _restarts.labels(process).inc())
 
 
@@ -86,6 +95,22 @@ def _update_queue() -> None:
     lanes = (requests, light_requests)
     _queue.labels("running").set(sum(lane.running - lane.free for lane in lanes))
     _queue.labels("waiting").set(sum(lane.waiting for lane in lanes))
+
+
+class _ReadNumbers:
+    """The log of reads of this process."""
+
+    def __init__(self) -> None:
+        self._counted = 0
+
+    def update(self) -> None:
+        _reads.set(log.waiting_reads)
+        if log.dropped_reads > self._counted:
+            _dropped.inc(log.dropped_reads - self._counted)
+            self._counted = log.dropped_reads
+
+
+_read_numbers = _ReadNumbers()
 
 
 class _PoolNumbers:
@@ -125,6 +150,7 @@ def count(method: str, exchange: Exchange) -> None:
     if exchange.tool_refused:
         _refused.labels(exchange.route).inc()
     _pool_numbers.update()
+    _read_numbers.update()
     _update_queue()
 
 

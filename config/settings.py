@@ -419,6 +419,8 @@ MNEMOSCOPE_KEY = os.environ.get("MNEMOSCOPE_KEY", "").strip()
 API_REQUESTS_PER_MINUTE = env_int("API_REQUESTS_PER_MINUTE", 1_200, low=1, high=1_000_000)
 # The categories, concepts, entities and tags that one memory may add, except in imports with all rights.
 MAX_NEW_NAMES = env_int("MAX_NEW_NAMES", 50, low=1, high=100_000)
+# The days that the log of reads goes back; 0 for no log.
+READS_DAYS = env_int("READS_DAYS", 90, low=0, high=36_500)
 # Whether it is counted how often memories are recalled.
 RECALLS = env_bool("RECALLS", True)
 

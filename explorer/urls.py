@@ -8,6 +8,7 @@ from explorer.explore import query_views, views
 from explorer.map import views as map_view
 from explorer.memory import views as memory_views
 from explorer.projects import views as project_views
+from explorer.reads import views as read_views
 from explorer.sessions import views as session_views
 from explorer.status import views as status_views
 from explorer.views import views as saved_view_pages
@@ -45,6 +46,7 @@ urlpatterns = [
     path("settings/projects/", project_views.projects, name="projects"),
     path("settings/projects/<int:project_id>/", project_views.project, name="project"),
     path("settings/projects/<int:project_id>/remove/", project_views.remove_project, name="remove_project"),
+    path("reads/", read_views.reads, name="reads"),
     path("status/", status_views.status, name="status"),
     path("status/back-up/", status_views.back_up, name="back_up"),
     path("categories/", category_browser, name="categories"),

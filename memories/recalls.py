@@ -1,18 +1,18 @@
-"""Recalls: which memories were read back, how often, and when last.
+"""Recalls: which memories were read back, how often, and when last; and the gathering of reads (`memories/reads.py`).
 
 A memory is recalled by an agent with each answer that has it: a search, a timeline, a context, or the whole memory. It
 is recalled by a person who opens it; a list of results that a person looks through recalls nothing. An answer counts a
 memory once. Recalls are gathered in the process and stored every few seconds, so that no answer waits for them; a
 process that is killed loses those few seconds.
 
-Whoever may open a memory sees how often it was recalled, by agents and by people, and on which days; nobody sees by
-whom.
+Whoever may open a memory sees how often it was recalled, by agents and by people, and on which days. By whom is in the
+log of reads, which few see.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
@@ -24,14 +24,17 @@ from django.db.models.functions import Cast
 from access.models import AuditEvent
 from access.viewer import Viewer
 from categories.services import writers_turn
-from memories.models import Recall, RecallDay
+from memories.models import MemoryRead, Recall, RecallDay
 from memories.queries import visible_to
+from memories.reads import WaitingRead, build_read, remove_old_reads, store_reads, without_secrets
 
 logger = logging.getLogger(__name__)
 
 FLUSH_SECONDS = 5.0
 # Memories whose recalls may wait, for example while the database is away. Further ones are not counted.
 _MOST_WAITING = 100_000
+# Reads that may wait. Further ones are dropped, and their number is reported.
+_MOST_READS = 20_000
 # Days of which each memory's recalls are known.
 DAYS_KEPT = 92
 _CLEAN_EVERY = timedelta(hours=6)
@@ -82,12 +85,14 @@ _Waiting = dict[tuple[int, date], _Count]
 
 
 class RecallLog:
-    """The recalls of this process that are not stored yet. Threads share it."""
+    """The recalls and reads of this process that are not stored yet. Threads share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._storing = threading.Lock()
         self._waiting: _Waiting = {}
+        self._reads: list[WaitingRead] = []
+        self.dropped_reads = 0
         self._cleaned_at: datetime | None = None
 
     def add(self, ids: Iterable[int], *, by_agent: bool, at: datetime) -> None:
@@ -98,30 +103,47 @@ class RecallLog:
             for memory_id in set(ids):
                 self._count((memory_id, day), _Count(at, at, 1, int(by_agent)))
 
+    @property
+    def waiting_reads(self) -> int:
+        return len(self._reads)
+
+    def add_read(self, read: WaitingRead) -> None:
+        with self._lock:
+            self._keep_reads([read])
+
     def store(self) -> int:
-        """Write what was gathered to the database; return the number of memories. Raises django.db.Error, and then what
-        was not stored waits for the next time.
+        """Write what was gathered to the database; return the number of memories recalled. Raises django.db.Error, and
+        then what was not stored waits for the next time.
         """
         with self._storing:
             with self._lock:
                 found, self._waiting = self._waiting, {}
+                reads, self._reads = self._reads, []
             try:
-                if found:
-                    _store(found)
+                reads = [without_secrets(read) for read in reads]
+                if found or reads:
+                    _store(found, reads)
             except BaseException:
                 with self._lock:
                     for key, count in found.items():
                         self._count(key, count)
+                    later, self._reads = self._reads, []
+                    self._keep_reads([*reads, *later])
                 raise
-            # The recalls stay stored, and counted once, if this fails.
-            if found:
+            # All of it stays stored, and counted once, if this fails.
+            if found or reads or not settings.READS_DAYS:
                 self._clean()
         return len({memory_id for memory_id, _ in found})
 
     def forget(self) -> None:
         """Drop what is not stored. For tests."""
         with self._lock:
-            self._waiting = {}
+            self._waiting, self._reads = {}, []
+
+    def _keep_reads(self, reads: Sequence[WaitingRead]) -> None:
+        free = max(0, _MOST_READS - len(self._reads))
+        self._reads += reads[:free]
+        self.dropped_reads += len(reads[free:])
 
     def _count(self, key: tuple[int, date], count: _Count) -> None:
         if (known := self._waiting.get(key)) is not None:
@@ -130,20 +152,29 @@ class RecallLog:
             self._waiting[key] = count
 
     def _clean(self) -> None:
-        """Remove days that are over long ago; recallday_day_idx."""
+        """Remove days that are over long ago, by recallday_day_idx, and old reads."""
         now = datetime.now(UTC)
         if self._cleaned_at is not None and now - self._cleaned_at < _CLEAN_EVERY:
             return
         RecallDay.objects.filter(day__lt=now.date() - timedelta(days=DAYS_KEPT)).delete()
+        remove_old_reads()
         self._cleaned_at = now
 
 
-def _store(found: _Waiting) -> None:
+def _store(found: _Waiting, reads: Sequence[WaitingRead]) -> None:
+    with transaction.atomic():
+        if found:
+            _store_recalls(found)
+        if reads:
+            store_reads(reads)
+
+
+def _store_recalls(found: _Waiting) -> None:
     sums: dict[int, _Count] = {}
     for (memory_id, _), count in found.items():
         known = sums.setdefault(memory_id, _Count(count.first_at, count.last_at))
         known.add(count)
-    with transaction.atomic(), connection.cursor() as cursor:
+    with connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL lock_timeout = '{_LONGEST_WAIT}'")
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_TURNS])
         writers_turn()
@@ -174,16 +205,39 @@ def _store(found: _Waiting) -> None:
 log = RecallLog()
 
 
-def recalled(viewer: Viewer, ids: Iterable[int]) -> None:
-    """Count memories that an answer has for an agent. What a person lists is not counted: see `opened`."""
-    if is_agent(viewer):
-        opened(viewer, ids)
+def record_list(viewer: Viewer, ids: Sequence[int], query: str = "") -> None:
+    """Record memories that an answer has, as results of a query. They are recalled by an agent, not by a person."""
+    _record_read(viewer, ids, MemoryRead.Kind.LIST, query, recalls=is_agent(viewer))
 
 
-def opened(viewer: Viewer, ids: Iterable[int]) -> None:
-    """Count memories that somebody, agent or person, has opened."""
-    if settings.RECALLS:
-        log.add(ids, by_agent=is_agent(viewer), at=datetime.now(UTC))
+def record_opening(viewer: Viewer, ids: Sequence[int], *, recalls: bool = True) -> None:
+    """Record memories that somebody, agent or person, has opened. It recalls them, unless they do so while tidying."""
+    _record_read(viewer, ids, MemoryRead.Kind.WHOLE, recalls=recalls)
+
+
+def record_passing(
+    viewer: Viewer, ids: Sequence[int], kind: MemoryRead.Kind, query: str = "", number: int | None = None
+) -> None:
+    """Record memories that an answer has without recalling any: those of a context, an export, a feed or a history.
+    `number` is how many they are, if these are not all.
+    """
+    _record_read(viewer, ids, kind, query, number, recalls=False)
+
+
+def _record_read(
+    viewer: Viewer,
+    ids: Sequence[int],
+    kind: MemoryRead.Kind,
+    query: str = "",
+    number: int | None = None,
+    *,
+    recalls: bool,
+) -> None:
+    now = datetime.now(UTC)
+    if recalls and settings.RECALLS:
+        log.add(ids, by_agent=is_agent(viewer), at=now)
+    if settings.READS_DAYS:
+        log.add_read(build_read(viewer, ids, kind, query, now, number))
 
 
 def is_agent(viewer: Viewer) -> bool:

@@ -18,6 +18,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
+from urllib.parse import urlencode
 
 import numpy as np
 from django.conf import settings
@@ -31,7 +32,7 @@ from memories.embedding.chunking import embedded_text
 from memories.embedding.query import EmbedderNotReadyError, ServingModel, passage_vector, serving_model
 from memories.models import EmbeddedMemory, Memory, Project
 from memories.queries import visible_to
-from memories.recalls import recalled
+from memories.recalls import record_list
 from memories.refusals import MemoryNotFoundError
 from search.engines import snapshot, with_engine
 from search.engines.base import Engine, EngineQuery, Filter, VectorQuery
@@ -105,14 +106,16 @@ class SimilarResult:
 def similar_memories(memory_id: int, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> SimilarResult:
     """The memories most similar to one. Raises MemoryNotFoundError for one that the viewer may not see."""
     found = with_engine(lambda engine: _similar(engine, memory_id, request, query, viewer), viewer)
-    recalled(viewer, [one.hit.id for one in found.memories])
+    asked = urlencode([("id", memory_id), *query.parameters()])
+    record_list(viewer, [one.hit.id for one in found.memories], asked)
     return found
 
 
 def similar_to_text(text: str, request: SimilarRequest, query: SearchQuery, viewer: Viewer) -> SimilarResult:
     """The memories most similar to a text that need not be stored: to all of it, whatever signs are in it."""
     found = with_engine(lambda engine: _similar_to_text(engine, text, request, query, viewer), viewer)
-    recalled(viewer, [one.hit.id for one in found.memories])
+    asked = urlencode([("text", text), *query.parameters()])
+    record_list(viewer, [one.hit.id for one in found.memories], asked)
     return found
 
 

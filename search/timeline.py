@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
+from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, Field, TypeAdapter, WithJsonSchema
 
 from access.viewer import Viewer
 from memories.queries import visible_to
-from memories.recalls import recalled
+from memories.recalls import record_list
 from memories.records import MemoryId
 from memories.refusals import MemoryNotFoundError
 from search.engines import snapshot, with_engine
@@ -101,7 +102,8 @@ def timeline(request: TimelineRequest, query: SearchQuery, viewer: Viewer) -> Ti
         return Timeline(query, None, warnings=(nothing, *chosen.warnings), timings=chosen.timings)
     found = with_engine(lambda engine: _timeline(engine, request, query, viewer, anchor), viewer)
     warnings = dict.fromkeys((*chosen.warnings, *found.warnings))
-    recalled(viewer, [hit.id for hit in (*found.before, *filter(None, (found.anchor,)), *found.after)])
+    shown = [hit.id for hit in (*found.before, *filter(None, (found.anchor,)), *found.after)]
+    record_list(viewer, shown, urlencode([*request.parameters(), *query.parameters()]))
     return replace(found, warnings=tuple(warnings), timings={**chosen.timings, **found.timings})
 
 

@@ -18,8 +18,10 @@ from django.db.models import Max, Model, Q, QuerySet
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity, FormerPath, LocalText, MadeBy, Relationship, TagAlias
 from categories.texts import readable_aliases, readable_description, row_holds
-from memories.models import ImportBatch, Memory, Project, Session
+from memories.models import ImportBatch, Memory, MemoryRead, Project, Session
 from memories.queries import visible_to
+from memories.reads import MOST_IDS
+from memories.recalls import record_passing
 from memories.snapshot import MemorySnapshot, Ref
 from memories.storage import snapshots_read
 from transfer.formats.export import Line
@@ -112,6 +114,17 @@ def export_lines(selection: Selection) -> Iterator[Line]:
     yield from names.local_lines(selection)
     if selection.has_rows:
         yield from row_lines(AFTER_MEMORIES)
+
+
+def record_export(selection: Selection, query: str) -> None:
+    """Record that the memories of a selection are given away: the ids of the first, and the number of all."""
+    if selection.memory_ids is not None:
+        ids = sorted(set(selection.memory_ids))
+        number = len(ids)
+    else:
+        ids = list(selection.memories().order_by("pk").values_list("pk", flat=True)[:MOST_IDS])
+        number = len(ids) if len(ids) < MOST_IDS else selection.memories().count()
+    record_passing(selection.viewer, ids, MemoryRead.Kind.EXPORT, query, number)
 
 
 def _file_lines(projects: Collection[str]) -> Iterator[Line]:
@@ -278,6 +291,7 @@ class _Names:
             "session": self.sessions[memory.session_id][1] if memory.session_id is not None else "",
             "source": memory.source,
             "source_url": memory.source_uri,
+            "trust": "" if memory.trust is None else Memory.Trust(memory.trust).name.lower(),
         }
         for name in ("created_at", "happened_at", "updated_at", "valid_from", "valid_to"):
             moment = getattr(memory, name)

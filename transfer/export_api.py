@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from threading import BoundedSemaphore
 from typing import Any, Literal
+from urllib.parse import urlencode
 from weakref import finalize
 
 from django.http import StreamingHttpResponse
@@ -13,7 +14,7 @@ from pydantic import Field
 from access.keys import ApiRequest, allowed
 from search.listings import found_ids
 from search.query import ExtraParams, SearchQuery
-from transfer.export import Selection, export_lines, one_state
+from transfer.export import Selection, export_lines, one_state, record_export
 from transfer.formats.export import Format
 from transfer.formats.export_registry import FORMATS
 from web.admission import BusyError
@@ -110,6 +111,7 @@ def export(request: ApiRequest) -> ExportResponse:
     def pieces() -> Iterator[bytes]:
         try:
             with one_state():
+                record_export(selection, urlencode(pairs_of(request.GET)))
                 yield from form.write(lambda: export_lines(selection))
         finally:
             place.leave()

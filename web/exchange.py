@@ -29,7 +29,10 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
 HEADER = b"x-request-id"
+# The session of an agent, if its client names it.
+_SESSION_HEADER = b"mcp-session-id"
 _ACCEPTED = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SESSION = re.compile(rb"[\x21-\x7e]{1,200}")
 # The status in the log and the metrics of a request whose client has left before the answer, as nginx writes it.
 CLIENT_LEFT = 499
 UNMATCHED = "unmatched"
@@ -41,6 +44,8 @@ class Exchange:
 
     request_id: str
     route: str = UNMATCHED
+    # That of the agent, empty if it is unknown.
+    session: str = ""
     client_left: bool = False
     status: int = 0
     # An agent's call that was refused has the status 200.
@@ -74,10 +79,11 @@ def current_id() -> str:
     return exchange.request_id if exchange else ""
 
 
-def begin(given: bytes = b"") -> Exchange:
+def begin(given: bytes = b"", session: bytes = b"") -> Exchange:
     """Make a new exchange the current one, with the id that a client has given, or a random one."""
     accepted = _ACCEPTED.fullmatch(given)
     exchange = Exchange(given.decode() if accepted else secrets.token_hex(8))
+    exchange.session = session.decode() if _SESSION.fullmatch(session) else ""
     _current.set(exchange)
     return exchange
 
@@ -123,7 +129,8 @@ class ExchangeApplication:
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
-        exchange = begin(next((value for name, value in scope["headers"] if name == HEADER), b""))
+        headers = dict(scope["headers"])
+        exchange = begin(headers.get(HEADER, b""), headers.get(_SESSION_HEADER, b""))
 
         async def receive_and_note() -> Message:
             message = await receive()

@@ -74,14 +74,16 @@ PERMISSIONS_POLICY = ", ".join(f"{feature}=()" for feature in ("camera", "geoloc
 
 
 def policy_headers(get_response: GetResponse) -> Middleware:
-    """Every response has the policies; a view that needs another one sets its own."""
+    """Every response has the policies; a view that needs another one sets its own. The route is named for the log."""
 
     def middleware(request: HttpRequest) -> HttpResponseBase:
-        response = get_response(request)
+        return set_policies(get_response(request))
+
+    def name_route(request: HttpRequest, *view: Any) -> None:
         if match := request.resolver_match:
             set_route(route_of(match.route))
-        return set_policies(response)
 
+    middleware.process_view = name_route  # type: ignore[attr-defined]
     return middleware
 
 

@@ -14,6 +14,7 @@ from django.db import close_old_connections
 
 from access.models import AuditEvent
 from access.viewer import Viewer
+from agent_tools.cautions import caution_of
 from agent_tools.claude_mem import corpora
 from agent_tools.claude_mem.arguments import read_arguments, whole_number
 from explorer.explore.timeline_api import index_row
@@ -21,7 +22,7 @@ from explorer.memory.bulk_api import Batch, batch_of
 from explorer.sessions.context import ContextRequest, session_context
 from memories.models import Project
 from memories.queries import MemoryDetail, visible_to
-from memories.recalls import recalled
+from memories.recalls import record_list
 from search.query import SORT_ALIASES
 from search.result import Hit, HitDetail
 from search.run import run
@@ -29,7 +30,7 @@ from search.timeline import TimelineRequest, timeline
 from web.admission import BusyError, requests
 from web.bodies import BODY
 from web.errors import ApiError
-from web.exchange import Receive, Scope, Send
+from web.exchange import Receive, Scope, Send, set_route
 from web.responses import error_of
 from web.serving import is_loopback
 
@@ -76,8 +77,10 @@ def answer(scope: Scope, body: bytes) -> tuple[int, Any]:
         method, path = scope["method"].replace("HEAD", "GET"), scope["path"]
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if route := ROUTES.get((method, path)):
+            set_route(f"claude-mem {path}")
             return 200, route(pairs, body)
         if (named := _NAMED_CORPUS.fullmatch(path)) and method == "POST":
+            set_route(f"claude-mem /api/corpus/{named['action']}")
             return 200, _of_corpus(unquote(named["name"]), named["action"], _read_body(body))
         raise ApiError(404, "not_found", f"Not found: {method} {path[:100]}.")
     except Exception as error:
@@ -114,7 +117,9 @@ def _read_body(body: bytes) -> Body:
     return values
 
 
-def _content(text: str, *, is_error: bool = False) -> dict[str, Any]:
+def _content(text: str, *, is_error: bool = False, of: Iterable[Hit] = ()) -> dict[str, Any]:
+    if caution := caution_of(text, {hit.id for hit in of}):
+        text = f"{caution}\n{text}"
     content = {"content": [{"type": "text", "text": text}]}
     return {**content, "isError": True} if is_error else content
 
@@ -130,14 +135,14 @@ def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
     viewer = _viewer()
     asked = read_arguments(pairs, viewer)
     result = run(asked.query, viewer, include_facets=False, detail=HitDetail.INDEX)
-    recalled(viewer, [hit.id for hit in result.hits])
+    record_list(viewer, [hit.id for hit in result.hits], asked.query.querystring())
     lines = [f"Found {result.total} result(s)", *asked.notes, *(warning.message for warning in result.warnings)]
     if result.hits:
         lines += ["", *_table(result.hits)]
     shown = asked.query.begin + len(result.hits)
     if result.total > shown:
         lines += ["", f"{result.total - shown} more: use offset={shown}"]
-    return _content("\n".join(lines))
+    return _content("\n".join(lines), of=result.hits)
 
 
 def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
@@ -160,7 +165,8 @@ def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
     if found.anchor is None:
         return _content("\n".join(notes))
     hits = (*found.before, found.anchor, *found.after)
-    return _content("\n".join([f"Timeline around #{found.anchor.id}", *notes, "", *_table(hits, found.anchor)]))
+    lines = [f"Timeline around #{found.anchor.id}", *notes, "", *_table(hits, found.anchor)]
+    return _content("\n".join(lines), of=hits)
 
 
 def _anchor(given: str, viewer: Viewer) -> str | None:
@@ -260,7 +266,7 @@ def _observation(detail: MemoryDetail) -> dict[str, Any]:
         "type": memory.memory_type,
         "title": memory.title,
         "subtitle": memory.summary,
-        "narrative": memory.content,
+        "narrative": f"[{caution}]\n{memory.content}" if (caution := caution_of("", {memory.pk})) else memory.content,
         "facts": [],
         "concepts": [term.label for term in detail.concepts],
         "tags": memory.tags,

@@ -28,6 +28,8 @@ from explorer.categories.visible_tree import (
     chunk_warnings,
     visible_tree,
 )
+from memories.models import MemoryRead
+from memories.recalls import record_passing
 from search.baseline_counts import CategoryCounts, ConceptCounts, Totals
 from search.engines import snapshot, with_engine
 from search.engines.base import Engine, Ids
@@ -212,7 +214,10 @@ class ConceptList:
 
 def category_overview(request: CategoryRequest, viewer: Viewer) -> CategoryOverview:
     """A category: numbers, newest memories, most frequent concepts. Raises CategoryNotFoundError."""
-    return with_engine(lambda engine: _overview(engine, request, viewer), viewer)
+    found = with_engine(lambda engine: _overview(engine, request, viewer), viewer)
+    shown = [document.id for document in found.documents]
+    record_passing(viewer, shown, MemoryRead.Kind.LIST, urlencode({"category": request.name}))
+    return found
 
 
 def _overview(engine: Engine, request: CategoryRequest, viewer: Viewer) -> CategoryOverview:

@@ -21,6 +21,7 @@ from explorer.http import (
     wants_fragment,
 )
 from explorer.links import explore_url
+from memories.recalls import record_list
 from search.result import SearchResult
 from search.run import run
 
@@ -45,6 +46,7 @@ def category_browser(request: PageRequest, path: str = "") -> HttpResponse:
     if found.node and not wants_fragment(request):
         inside = found.query.only("category", path).with_(page_size=_CATEGORY_SAMPLES)
         result = run(inside, viewer, include_facets=True, facet_limit=_COMPARED_VALUES, with_corpus=True)
+        record_list(viewer, [hit.id for hit in result.hits], inside.querystring())
     page = BrowserPage(found, result, viewer, datetime.now(UTC), problem_notices(problems))
     context = {"page": page, "found": found, "result": result, "explore_url": explore_url}
     timings = result.timings if result else {}

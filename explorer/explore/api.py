@@ -37,7 +37,7 @@ from explorer.explore.timeline_api import ViewRequest, index_row, query_warning
 from explorer.memory.api import router as memories_router
 from memories.invented_team import sample_projects
 from memories.models import Project
-from memories.recalls import recalled
+from memories.recalls import record_list
 from search.cursors import Continued, continued, cursor_after
 from search.facets import DATE_KEY, FACETS, Facet, FacetKind, FacetSpec
 from search.histogram import Histogram
@@ -79,12 +79,12 @@ def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
     extra, query = ViewRequest.with_query(pairs_of(request.GET))
     if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_LIMIT)
-        recalled(viewer, [hit.id for hit in found.answer.hits])
+        record_list(viewer, [hit.id for hit in found.answer.hits], query.querystring())
         return found.timings, _unified_reply(found, request, extra.view)
     here = continued(query, extra.cursor, viewer) if extra.cursor else Continued(query)
     detail = HitDetail.FULL if extra.view == "full" else HitDetail.INDEX
     result = run(here.query, viewer, facet_limit=FACET_LIMIT, detail=detail, after=here.after)
-    recalled(viewer, [hit.id for hit in result.hits])
+    record_list(viewer, [hit.id for hit in result.hits], here.query.querystring())
     result = replace(result, warnings=(*here.warnings, *result.warnings))
     known = None if extra.cursor else best_known(result, viewer)
     return result.timings, _search_reply(result, request, extra.view, known)
@@ -229,6 +229,8 @@ def _memory_hit(hit: Hit, result: SearchResult, site: str) -> MemoryHit:
         title=hit.title_text,
         snippet=hit.snippet_text,
         categories=[category.path for category in hit.categories],
+        trust=hit.trust.name.lower(),
+        marks=list(hit.marks),
         similar_to=hit.why.similar_to,
         why=_why(hit, result) if result.query.text else None,
         url=site + reverse("explorer:memory", args=[hit.id]),

@@ -29,7 +29,7 @@ from explorer.memory.page import MemoryPage
 from explorer.page_query import PageQuery, View
 from explorer.views.page import ViewBar, build_bar
 from memories.queries import memory_details
-from memories.recalls import opened
+from memories.recalls import record_list, record_opening
 from search.query import SearchQuery
 from search.saved_views import ViewNotFoundError, openable_view
 from text.formatting import number
@@ -90,7 +90,7 @@ def open_panel(query: SearchQuery, memory_id: int, found: PageAnswer, viewer: Vi
     detail = memory_details(viewer, [memory_id]).get(memory_id)
     if detail is None:
         return None
-    opened(viewer, [memory_id])
+    record_opening(viewer, [memory_id])
     page = MemoryPage.read(detail, query, viewer, fact_controls(detail, viewer))
     history = read_history(detail.memory, viewer, _EVENTS)
     return MemoryPanel(page, history, query, found.ids, found.total, counts=not query.is_unified)
@@ -105,6 +105,7 @@ def explore(request: PageRequest) -> HttpResponse:
     if asked.is_fragment and request.htmx.target == "panel":
         return _panel(request, asked, viewer)
     found = answer(asked.query, viewer, detail=asked.detail)
+    record_list(viewer, found.ids, asked.query.querystring())
     panel, missing = None, list[Notice]()
     if asked.panel.sel and not asked.is_fragment:
         chosen = asked.panel.chosen(found.ids)

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from urllib.parse import urlencode
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from explorer.graph.queries import (
     open_graph,
     stated_edges,
 )
+from memories.models import MemoryRead
+from memories.recalls import record_passing
 from search.engines import snapshot, with_engine
 from search.engines.base import Counts, Engine, EngineQuery, EngineTimeoutError, FacetRequest, Filter
 from search.facet_counts import TIED, by_count_and_name
@@ -337,6 +340,7 @@ def _node(kind: NodeKind, ref: str, params: AroundRequest, viewer: Viewer, engin
             aliases, description = description_of(kind, term, viewer.project_ids)
         with watch.stage("graph"):
             around = neighbourhood_of(context, term, params)
+    record_passing(viewer, [hit.id for hit in samples], MemoryRead.Kind.LIST, urlencode({kind.key: ref}))
     return NodeDetail(kind, term, aliases, description, profile, samples, around, watch.timings)
 
 
@@ -384,6 +388,7 @@ def _fact(relationship_id: int, viewer: Viewer, engine: Engine) -> RelationshipD
         first = [*now[relationship_id], *sorted(set(every[relationship_id]) - set(now[relationship_id]))]
         hits = load_hits([Ranked(pk) for pk in first[:_MOST_EVIDENCE]], anywhere, viewer)
     ordered = sorted(hits, key=lambda hit: (hit.created_at, hit.id), reverse=True)
+    record_passing(viewer, [hit.id for hit in ordered], MemoryRead.Kind.LIST, f"relationship={relationship_id}")
     return RelationshipDetail(
         rows[relationship_id],
         tuple(hit for hit in ordered if hit.state in DEFAULT_STATES),

@@ -10,13 +10,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from access.keys import ApiRequest, allowed
 from access.models import MemoryChange
+from access.viewer import Viewer
 from explorer.listings import visible_project_ids
 from explorer.memory.api import RestoreRequest, Written, answer_written, memory_address, storable_id
 from explorer.operations import read_operation
 from memories.changes import ChangedMemory, ChangeFeed, changes, newest_changes
 from memories.history import History, maker_of, memory_history
+from memories.models import MemoryRead
 from memories.queries import visible_to
-from memories.recalls import DAYS_KEPT, Recalls, recalls_of
+from memories.recalls import DAYS_KEPT, Recalls, recalls_of, record_opening, record_passing
 from memories.refusals import MemoryNotFoundError
 from memories.services import memory_version_restore
 from text.formatting import check_start, legible, start_of
@@ -163,6 +165,7 @@ def history(request: ApiRequest, memory_id: int) -> History:
     found = memory_history(viewer, storable_id(memory_id), before=asked.before, limit=asked.limit)
     if found is None:
         raise MemoryNotFoundError(memory_id)
+    record_opening(viewer, [memory_id], recalls=False)
     return found
 
 
@@ -204,7 +207,15 @@ def feed(request: ApiRequest) -> ChangesReply:
         kinds=asked.kind,
         limit=asked.limit,
     )
+    record_changes(viewer, asked, found)
     return changes_reply(found, request)
+
+
+def record_changes(viewer: Viewer, asked: ChangesRequest, found: ChangeFeed) -> None:
+    """Record that a viewer was given the titles in a part of the feed."""
+    ids = list(dict.fromkeys(change.memory_id for change in found.changes))
+    if ids:
+        record_passing(viewer, ids, MemoryRead.Kind.LIST, asked.querystring())
 
 
 def changes_reply(found: ChangeFeed, request: HttpRequest) -> ChangesReply:

@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from access.models import AuditEvent, MemoryChange
 from access.viewer import Viewer
 from explorer.explore.sparkline import bar_path
+from explorer.reads.page import ReadersPart, read_readers
 from memories.history import FieldChange, HistoryEvent, history_of
 from memories.models import Memory
 from memories.queries import memory_version
@@ -70,13 +71,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """The history of a memory, and how often it was recalled."""
+    """The history of a memory, how often it was recalled, and by whom it was read as far as the viewer may know."""
 
     memory_id: int
     version: str
     zone: tzinfo
     entries: tuple[Entry, ...]
     recalls: Recalls
+    readers: ReadersPart
     next: str
     """The event before which further ones are, if there are any."""
 
@@ -112,8 +114,15 @@ def read_history(memory: Memory, viewer: Viewer, limit: int = EVENTS_SHOWN, befo
         entries += _own_dates(memory, history.events)
     # Stable: events of one time stay in their order.
     entries.sort(key=lambda entry: entry.at, reverse=True)
-    recalls = recalls_of(viewer, memory.pk)
-    return HistoryPage(memory.pk, memory_version(memory), viewer.timezone, tuple(entries), recalls, history.next)
+    return HistoryPage(
+        memory_id=memory.pk,
+        version=memory_version(memory),
+        zone=viewer.timezone,
+        entries=tuple(entries),
+        recalls=recalls_of(viewer, memory.pk),
+        readers=read_readers(viewer, memory.pk),
+        next=history.next,
+    )
 
 
 def _own_dates(memory: Memory, events: Sequence[HistoryEvent]) -> Iterator[Entry]:

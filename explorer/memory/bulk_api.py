@@ -28,7 +28,7 @@ from explorer.memory.api import (
 )
 from memories.models import Memory
 from memories.queries import MemoryDetail, memory_details, memory_version
-from memories.recalls import opened
+from memories.recalls import record_opening
 from memories.records import MemoryId, Slug100, StrictMemoryRecord
 from memories.refusals import ChangeRefusedError
 from memories.services import memory_create, memory_delete, memory_link, memory_restore, memory_update, memory_upsert
@@ -400,7 +400,7 @@ def batch_of(batch: Batch, viewer: Viewer) -> tuple[list[MemoryDetail], list[int
     if batch.order != "given":
         found.sort(key=lambda d: (d.memory.created_at, d.memory.pk), reverse=batch.order == "newest")
     missing = [pk for pk in ids if pk not in details]
-    opened(viewer, [detail.memory.pk for detail in found[: batch.limit]])
+    record_opening(viewer, [detail.memory.pk for detail in found[: batch.limit]])
     return found[: batch.limit], missing, [detail.memory.pk for detail in found[batch.limit :]]
 
 

@@ -6,8 +6,9 @@ from datetime import date, datetime, tzinfo
 from functools import cached_property
 from itertools import groupby, islice
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
+from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from access.viewer import Viewer
@@ -37,10 +38,12 @@ from memories.queries import (
     embedded_texts,
     memory_version,
 )
+from memories.trust import TRUST_NOTE, trust_of
 from search.query import SearchQuery
 from search.similar import SharedTerms, SimilarMemory, SimilarResult
 from text.formatting import day_label, local_time, moment_label, verb_text
 from text.highlight import title_or_number
+from text.steering import marks_text
 
 _DAYS_AROUND = 3
 
@@ -189,7 +192,18 @@ class MemoryPage:
 
     @property
     def provenance(self) -> list[MemoryFact]:
-        return [fact for fact in _provenance(self.detail.memory, self.import_name) if fact.values]
+        return [fact for fact in _provenance(self.detail, self.import_name) if fact.values]
+
+    @property
+    def mark(self) -> str:
+        """Why the text may steer a model that reads it; empty if nothing is wrong, or somebody judged so."""
+        return marks_text(self.detail.marks)
+
+    @property
+    def mark_url(self) -> str:
+        """Where marked texts of its project are decided."""
+        query = {"kind": "marked", "project": self.detail.memory.project.slug}
+        return f"{reverse('suggestions:review')}?{urlencode(query)}"
 
     @property
     def links(self) -> list[tuple[str, list[ResolvedLink]]]:
@@ -281,7 +295,8 @@ def _changed_at(memory: Memory) -> datetime | None:
     return memory.updated_at if memory.updated_at != memory.created_at else None
 
 
-def _provenance(memory: Memory, import_name: str) -> Iterable[MemoryFact]:
+def _provenance(detail: MemoryDetail, import_name: str) -> Iterable[MemoryFact]:
+    memory = detail.memory
     yield MemoryFact("Author", _filters("author", memory.authors))
     yield MemoryFact("Agent", _filters("agent", [memory.agent]))
     session = memory.session
@@ -291,13 +306,18 @@ def _provenance(memory: Memory, import_name: str) -> Iterable[MemoryFact]:
         if session
         else (),
     )
+    yield MemoryFact("Trust", (FactValue(f"words {trust_of(memory).label}", note=TRUST_NOTE),))
     yield MemoryFact("Source", _filters("source", [memory.source]))
     yield MemoryFact("Original", (_address(memory.source_uri),) if memory.source_uri else ())
     yield MemoryFact("Original id", (FactValue(memory.external_id),) if memory.external_id else ())
     yield MemoryFact("Import", (FactValue(import_name, import_url(str(memory.batch_id))),) if import_name else ())
     yield MemoryFact("Confidence", (FactValue(_percent(memory.confidence)),) if memory.confidence is not None else ())
     yield MemoryFact("Importance", (FactValue(_percent(memory.importance)),) if memory.importance is not None else ())
-    yield MemoryFact("Pinned", (FactValue("yes"),) if memory.pinned else ())
+    yield MemoryFact("Pinned", (FactValue(_pin_text(detail)),) if memory.pinned else ())
+
+
+def _pin_text(detail: MemoryDetail) -> str:
+    return f"for {detail.pinned_for}" if detail.pinned_for else "yes"
 
 
 def _address(uri: str) -> FactValue:

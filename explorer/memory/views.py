@@ -42,7 +42,7 @@ from explorer.memory.edit import (
 from explorer.memory.page import MemoryPage, shared_values, similar_groups
 from memories.models import Memory, Project
 from memories.queries import MemoryDetail, memory_details
-from memories.recalls import opened
+from memories.recalls import record_opening
 from memories.refusals import EventNotFoundError, MemoryNotFoundError, NotAllowedError
 from memories.services import memory_version_restore
 from search.query import SearchQuery
@@ -63,8 +63,7 @@ def detail(request: HttpRequest, memory_id: int) -> HttpResponse:
     found = memory_details(viewer, [memory_id], around=_AROUND).get(memory_id)
     if found is None:
         raise Http404(f"There is no memory {memory_id} that you can see.")
-    if not comes_from_work(request, memory_id):
-        opened(viewer, [memory_id])
+    record_opening(viewer, [memory_id], recalls=not comes_from_work(request, memory_id))
     try:
         history = read_history(found.memory, viewer, before=request.GET.get("before", ""))
     except EventNotFoundError as error:

@@ -9,6 +9,7 @@ from explorer.explore.page import problem_notices
 from explorer.http import PageRequest, page_viewer, private, request_pairs
 from explorer.links import filter_url
 from explorer.listings import SessionsRequest, list_sessions
+from explorer.reads.page import read_session_reads
 from explorer.sessions.page import SessionPage, build_sessions, sessions_url
 from explorer.sessions.reads import SessionNotFoundError, SessionRequest, session_detail
 from web.params import QueryError
@@ -50,6 +51,7 @@ def session(request: PageRequest, session_id: int) -> HttpResponse:
         "found": found,
         "session": found.session,
         "zone": viewer.timezone,
+        "reads": read_session_reads(viewer, found.session.external_id),
         "filter_url": filter_url,
         "agent_url": sessions_url(SessionsRequest(agent=(found.session.agent,))),
     }

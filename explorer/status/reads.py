@@ -24,6 +24,7 @@ from memories.embedding.vectors import EmbeddedShare, memory_progress
 from memories.embedding.vocabulary import vocabulary_pending
 from memories.models import EmbeddingModel
 from memories.queries import visible_to
+from memories.recalls import log
 from search.engines import IndexHealth, index_health
 from search.listings import totals
 from search.query import SearchQuery
@@ -251,7 +252,10 @@ def measure_groups(viewer: Viewer, state: SiteStatus) -> tuple[MeasureGroup, ...
         MeasureGroup("Search", _search(state)),
     ]
     if viewer.project_ids is None:
-        groups += [MeasureGroup("Answers", _answers(recent_answers())), MeasureGroup("The server", _server())]
+        groups += [
+            MeasureGroup("Answers", (*_answers(recent_answers()), *_log_of_reads())),
+            MeasureGroup("The server", _server()),
+        ]
     return tuple(groups)
 
 
@@ -318,6 +322,16 @@ def _answers(recent: Sequence[tuple[float, int]]) -> tuple[Measure, ...]:
             remedy="The log has a line for each, with the reason.",
         ),
     )
+
+
+def _log_of_reads() -> tuple[Measure, ...]:
+    """Whether every read comes into the log, as far as this process knows."""
+    if not settings.READS_DAYS:
+        return ()
+    dropped = log.dropped_reads
+    words = f"Reads of this process that are not in the log yet; {number(dropped)} were left out of it."
+    remedy = "They wait while the database does not answer, and further ones are left out."
+    return (Measure("Reads waiting", "Watch" if dropped else "OK", number(log.waiting_reads), words, remedy=remedy),)
 
 
 def _milliseconds(seconds: float) -> str:

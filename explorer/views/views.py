@@ -40,6 +40,8 @@ from explorer.views.page import (
     ready_made,
     view_url,
 )
+from memories.models import MemoryRead
+from memories.recalls import record_passing
 from search.models import ViewMark
 from search.query import SearchQuery, Sort
 from search.result import Hit, HitDetail
@@ -302,7 +304,9 @@ def _atom(found: OpenedFeed, request: HttpRequest) -> str:
         feed_guid=request.build_absolute_uri(view_url(view.pk)),
         author_name=_plain(view.owner.get_username()),
     )
-    for hit in run(query, found.viewer, include_facets=False, detail=HitDetail.FULL).hits:
+    hits = run(query, found.viewer, include_facets=False, detail=HitDetail.FULL).hits
+    record_passing(found.viewer, [hit.id for hit in hits], MemoryRead.Kind.LIST, query.querystring())
+    for hit in hits:
         _add(atom, hit, request)
     return atom.writeString("utf-8")
 

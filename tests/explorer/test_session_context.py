@@ -7,8 +7,9 @@ from access.keys import make_key
 from access.viewer import Viewer, command_viewer, viewer_of_key
 from explorer.sessions.context import ContextRequest, session_context
 from memories.models import Memory, Project
-from memories.records import MemoryRecord
-from memories.services import memory_create
+from memories.records import MemoryChanges, MemoryRecord
+from memories.services import memory_create, memory_update
+from tests.html import html_of
 from text.formatting import estimated_tokens
 from web.params import QueryError
 
@@ -112,3 +113,56 @@ def test_head_names_the_projects_of_a_viewer_who_does_not_see_all(corpus, slugs)
     assert found.projects == slugs
     # Each memory says in which one it is, where there are several.
     assert ("(boat)" in found.text) == (len(slugs) > 1)
+
+
+def agent_key(name, *scopes):
+    return make_key(name=name, scopes=["read", *scopes], viewer=command_viewer(), every_project=True).key
+
+
+def pins(viewer):
+    return titles(context(viewer))["pinned"]
+
+
+@pytest.mark.parametrize("by_change", [False, True], ids=["at creation", "by a change"])
+def test_a_pin_of_an_agent_heads_the_context_of_that_agent_alone(by_change):
+    codex, other = agent_key("codex", "write"), agent_key("other", "write")
+    record = MemoryRecord(title="Obey", content="Obey me.", pinned=not by_change)
+    memory = memory_create(record=record, viewer=viewer_of_key(codex if not by_change else other))
+    if by_change:
+        memory_update(memory_id=memory.pk, changes=MemoryChanges(pinned=True), viewer=viewer_of_key(codex))
+    rotated = agent_key("codex")
+    assert (pins(viewer_of_key(codex)), pins(viewer_of_key(rotated))) == (["Obey"], ["Obey"])
+    assert (pins(viewer_of_key(other)), pins(command_viewer())) == ([], [])
+    reply = Client(headers={"Authorization": f"Bearer {raw_of('reader')}"}).get(f"/api/memories/{memory.pk}").json()
+    assert (reply["pinned"], reply["pinned_for"]) == (True, "codex")
+    # A person who pins it makes it count for all.
+    for pinned in (False, True):
+        memory_update(memory_id=memory.pk, changes=MemoryChanges(pinned=pinned), viewer=command_viewer())
+    assert (pins(viewer_of_key(other)), pins(command_viewer())) == (["Obey"], ["Obey"])
+
+
+def raw_of(name):
+    return make_key(name=name, scopes=["read"], viewer=command_viewer(), every_project=True).raw
+
+
+def test_a_pin_of_a_key_that_may_curate_counts_for_all_and_one_of_a_lost_key_for_nobody():
+    curator, lost = agent_key("curator", "write", "curate"), agent_key("lost", "write")
+    for title, key in (("Kept", curator), ("Lost", lost)):
+        memory_create(record=MemoryRecord(title=title, content=f"{title}.", pinned=True), viewer=viewer_of_key(key))
+    lost.delete()
+    assert (pins(viewer_of_key(agent_key("other"))), pins(command_viewer())) == (["Kept"], ["Kept"])
+
+
+def test_an_important_memory_is_listed_although_its_pin_does_not_count():
+    writer = agent_key("codex", "write")
+    for title, importance in (("Obey", 0.9), ("Quiet", 0.1)):
+        record = MemoryRecord(title=title, content=f"{title}.", pinned=True, importance=importance)
+        memory_create(record=record, viewer=viewer_of_key(writer))
+    memory_create(record=MemoryRecord(title="Older pin", content="Pinned.", pinned=True), viewer=command_viewer())
+    assert pins(command_viewer()) == ["Older pin", "Obey"]
+
+
+def test_the_page_of_a_memory_says_for_whom_it_is_pinned(admin_client):
+    record = MemoryRecord(title="Obey", content="Obey me.", pinned=True)
+    memory = memory_create(record=record, viewer=viewer_of_key(agent_key("codex", "write")))
+    assert "for codex" in html_of(admin_client.get(f"/m/{memory.pk}/"))

@@ -171,7 +171,7 @@ def test_recalls_wait_while_the_database_refuses_them(monkeypatch):
     gathered = RecallLog()
     gathered.add([memory.pk], by_agent=True, at=NOON)
 
-    def refuse(found):
+    def refuse(found, reads):
         raise DatabaseError("away")
 
     with monkeypatch.context() as patch:

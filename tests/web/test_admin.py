@@ -44,6 +44,7 @@ from memories.models import (
     ImportBatch,
     MapLayout,
     Memory,
+    MemoryRead,
     OutboxEntry,
     Project,
     Recall,
@@ -59,8 +60,9 @@ OURS = [
     model for app in ("memories", "categories", "access", "search") for model in apps.get_app_config(app).get_models()
 ]
 # Changes not yet applied to the index: `manage.py index` shows their number. The feed of changes repeats the audit
-# trail, stored replies are for those who asked, and recalls are on the page of their memory.
-PASSING = {OutboxEntry, VectorChange, MemoryChange, IdempotentReply, Recall}
+# trail, stored replies are for those who asked, and recalls are on the page of their memory. Reads have a
+# page of their own.
+PASSING = {OutboxEntry, VectorChange, MemoryChange, IdempotentReply, Recall, MemoryRead}
 LISTED = [m for m in OURS if not isinstance(m._meta.pk, CompositePrimaryKey) and m not in PASSING]
 
 
@@ -159,6 +161,7 @@ def test_every_model_is_in_the_admin_but_those_it_cannot_take():
         "MapPlace",
         "Recall",
         "RecallDay",
+        "MemoryRead",
         "FollowedRecord",
     }
 

@@ -200,7 +200,7 @@ def test_statements_do_not_grow_with_what_hangs_on_it(reader, tea, kettle, djang
     # The last one reads the titles of what it links to. Names are cached by the revision.
     corpus_bump()
     reader.get("/m/100/")
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(12):
         reader.get("/m/100/")
 
 

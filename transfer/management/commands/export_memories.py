@@ -6,17 +6,19 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from django.core.management.base import BaseCommand, CommandError
 
 from access.viewer import Viewer, command_viewer
 from memories.models import Project
+from memories.recalls import store_now
 from search.listings import found_ids
 from search.query import SearchQuery
 from text.formatting import memories
-from transfer.export import Selection, export_lines, one_state
+from transfer.export import Selection, export_lines, one_state, record_export
 from transfer.formats.export_registry import FORMATS
+from web.exchange import begin, set_route
 from web.params import QueryError
 
 
@@ -61,6 +63,11 @@ class Command(BaseCommand):
             for piece in chosen.write(lambda: export_lines(selection)):
                 write(piece)
             count = sum(map(len, selection.blocks()))
+        begin()
+        set_route("export_memories")
+        asked = [*(("project", name) for name in options["project"]), *parse_qsl(options["query"].removeprefix("?"))]
+        record_export(selection, urlencode(asked))
+        store_now()
         if options["file"] != "-":
             self.stderr.write(f"{options['file']}: {memories(count)} written.")
 
