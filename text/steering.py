@@ -233,7 +233,7 @@ class _Language:
     send: tuple[str, ...]
     secrets: tuple[str, ...]
     single: tuple[tuple[str, ...], ...]
-    """`hush`, `model` and `always`."""
+    """`hush`, `model`, `always` and `answer`."""
 
     def is_of(self, plain: str, words: set[str]) -> bool:
         """Whether a text may be of this language: it has two common words of it, or another script than Latin."""
@@ -307,11 +307,11 @@ def _language(one: Mapping[str, Sequence[str]]) -> _Language:
         instructions=lists["instructions"],
         send=lists["send"],
         secrets=lists["secrets"],
-        single=(lists["hush"], lists["model"], lists["always"]),
+        single=tuple(lists[name] for name in ("hush", "model", "always", "answer")),
     )
 
 
-_LISTS = ("disregard", "instructions", "send", "secrets", "hush", "model", "always")
+_LISTS = ("disregard", "instructions", "send", "secrets", "hush", "model", "always", "answer")
 
 
 def _plain_word(word: str) -> str:

@@ -43,16 +43,18 @@ from transfer.models import ImportJob
 from web.processes import start_once
 from web.secrets import texts_to_store
 
-_ROWS = 8
+_ROWS = 50
+# Records that are named, since they are not taken, or with a note.
+_NAMED = 8
 _READ = 20_000
 # If there are several files.
-_FILES, _ROWS_OF_FILE = 20, 3
+_FILES, _ROWS_OF_FILE = 20, 10
 _COLUMNS = 1_000
 # Somebody waits for the page. A record that takes longer is the last one.
 _SECONDS = 10.0
 # Those that are not shown are only counted.
 _COUNT_SECONDS = 4.0
-_TYPES, _TAGS = 12, 12
+_TYPES, _TAGS, _FOLDERS = 12, 12, 20
 # The system ends the process that makes previews when one takes longer, whatever it is at.
 _MOST_SECONDS = 40
 _MOST_TRIES = 2
@@ -71,6 +73,8 @@ class PreviewedRow(BaseModel):
     tags: list[str]
     created_at: datetime | None
     text: str
+    state: str = Field("", description="Empty if the record gives none: it is active then.")
+    authors: list[str] = []
 
 
 class PreviewedFile(BaseModel):
@@ -101,6 +105,9 @@ class PreviewedSum(BaseModel):
     last: datetime | None
     types: dict[str, int] = Field(description="The most frequent types, and how many memories have them.")
     tags: dict[str, int]
+    states: dict[str, int] = Field({}, description="How many memories have each state.")
+    folders: dict[str, int] = Field({}, description="The folders of notes, and how many memories come from them.")
+    without_project: int = Field(0, description="Memories that name no project.")
     rules: list[PreviewedRule]
 
 
@@ -141,6 +148,9 @@ class _Found:
     undated: int = 0
     types: Counter[str] = field(default_factory=Counter)
     tags: Counter[str] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)
+    folders: Counter[str] = field(default_factory=Counter)
+    without_project: int = 0
     rules: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
@@ -155,6 +165,9 @@ class _Found:
             last=self.last,
             types=dict(self.types.most_common(_TYPES)),
             tags=dict(self.tags.most_common(_TAGS)),
+            states=dict(self.states.most_common()),
+            folders=dict(sorted(self.folders.most_common(_FOLDERS))),
+            without_project=self.without_project,
             rules=[
                 PreviewedRule(rule=rule, type=kind, memories=count)
                 for (rule, kind), count in self.rules.most_common(_TYPES)
@@ -168,6 +181,10 @@ class _Found:
         self.notes.extend((one.location, note) for note in one.found.notes)
         self.types[record.type] += 1
         self.tags.update(record.tags)
+        self.states[record.state or "active"] += 1
+        self.without_project += not record.project
+        if one.found.file:
+            self.folders[one.found.file.path.rpartition("/")[0] or "the top folder"] += 1
         if one.found.rule:
             self.rules[one.found.rule, record.type] += 1
         if record.dated is None or "created_at" in one.found.volatile:
@@ -224,6 +241,16 @@ def preview_of(job: ImportJob) -> Preview | None:
         return None
 
 
+def earlier_preview(job: ImportJob) -> Preview | None:
+    """The last preview of an upload, made for another way to read it, with the columns as they are chosen now."""
+    made = sorted(job_previews(job).glob("*.json"), key=lambda path: path.stat().st_mtime)
+    if not made:
+        return None
+    preview = _PREVIEW.validate_json(made[-1].read_bytes())
+    columns = (replace(one, field=job.columns.get(one.name, one.field)) for one in preview.columns)
+    return replace(preview, columns=tuple(columns), error="")
+
+
 def _place(job: ImportJob) -> Path:
     way = hashlib.sha256(json.dumps([job.columns, job.read_as], sort_keys=True).encode()).hexdigest()[:16]
     return job_previews(job) / f"{way}.json"
@@ -245,7 +272,8 @@ def job_read_as(
         raise JobStateError(
             f"{job.name} is {job.get_state_display()}: only an upload that is ready has columns to choose."
         )
-    preview = preview_of(job)
+    # The columns are the same whatever they are read as.
+    preview = preview_of(job) or earlier_preview(job)
     if preview is None:
         raise JobStateError(f"{job.name} is still being read. Choose its columns in some seconds.")
     try:
@@ -380,9 +408,9 @@ def _preview_make(job: ImportJob) -> Preview:
         format=name,
         about=about,
         rows=tuple(found.rows),
-        refused=tuple(found.refused[:_ROWS]),
+        refused=tuple(found.refused[:_NAMED]),
         error=error_text,
-        notes=tuple(found.notes[:_ROWS]),
+        notes=tuple(found.notes[:_NAMED]),
         columns=columns,
         files=tuple(files),
         found=found.sum if found.count or found.refused else None,
@@ -405,6 +433,8 @@ def _row(record: MemoryRecord) -> PreviewedRow:
         type=record.type,
         project=record.project,
         tags=list(record.tags[:5]),
-        created_at=record.created_at,
+        created_at=record.dated,
         text=text[:200],
+        state=record.state or "",
+        authors=list(record.authors[:5]),
     )
