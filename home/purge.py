@@ -246,7 +246,7 @@ def _fitting(table: TextTable, columns: dict[str, Any], ending: str = "") -> dic
 
 def _rows_with_copies(table: TextTable, copies: Iterable[str]) -> set[Any]:
     """The keys of rows that hold a piece of a secret: more than those that hold one, and found by the database."""
-    # Of long ones also a piece of the beginning, which may be cut off after it.
+    # Long ones may be cut off: a piece of their beginning too.
     forms = [form for copy in copies for form in (copy, copy[: _prefix_length(copy)]) if form]
     runs = [_PIECE.findall(form) for form in forms]
     pieces = sorted({max(found, key=len) for found in runs if found})
