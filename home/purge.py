@@ -38,6 +38,7 @@ BEGUN, MASKED, DONE = "begun", "masked", "done"
 # A shorter secret is masked where it is known by what is around it; elsewhere it may be a word.
 _SHORTEST_COPY = 8
 _LONG = 16
+_LONG_STEP = 20
 _BEGINNING, _BEGINS_ALIKE = 24, 52
 _PIECE = re.compile(r"[A-Za-z0-9]{6,}")
 # Alternatives in one regular expression of Postgres.
@@ -108,6 +109,8 @@ def _variants(secret: str) -> Iterator[str]:
     if secret.startswith("<private>"):
         yield secret.removeprefix("<private>").removesuffix("</private>").strip()
     yield from _IN_ADDRESS.findall(secret)
+    # The steps of a path, such as that of a category.
+    yield from (step for step in secret.split("/") if len(step) >= _LONG_STEP and " " not in step)
 
 
 def _prefix_length(copy: str) -> int:
@@ -243,7 +246,9 @@ def _fitting(table: TextTable, columns: dict[str, Any], ending: str = "") -> dic
 
 def _rows_with_copies(table: TextTable, copies: Iterable[str]) -> set[Any]:
     """The keys of rows that hold a piece of a secret: more than those that hold one, and found by the database."""
-    runs = [_PIECE.findall(copy) for copy in copies]
+    # Long ones may be cut off: a piece of their beginning too.
+    forms = [form for copy in copies for form in (copy, copy[: _prefix_length(copy)]) if form]
+    runs = [_PIECE.findall(form) for form in forms]
     pieces = sorted({max(found, key=len) for found in runs if found})
     texts = " || ' ' || ".join(f"coalesce(\"{name}\"::text, '')" for name in _columns_of(table))
     keys = [str(field.column) for field in table.model._meta.pk_fields]
