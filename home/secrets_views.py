@@ -72,7 +72,7 @@ def _act(request: HttpRequest, viewer: Viewer) -> str:
     return ""
 
 
-def _shown(event: AuditEvent) -> dict[str, Any]:
+def _purge_entry(event: AuditEvent) -> dict[str, Any]:
     """A purge for the page: when, by whom, and what it did, if it is done."""
     after = event.after or {}
     rows = ", ".join(f"{word} {number(count)}" for word, count in after.get("rows", {}).items())
@@ -95,7 +95,7 @@ def _page(request: HttpRequest, problem: str) -> HttpResponse:
         "total": len(found) + (look["more"] if look else 0),
         "is_busy": is_busy,
         "progress": read_progress() if is_busy else {},
-        "purges": [_shown(event) for event in purges()],
+        "purges": [_purge_entry(event) for event in purges()],
         "backups": [path.name for path in backup_files()],
         "problem": problem,
         "chosen": request.POST.getlist("id"),
