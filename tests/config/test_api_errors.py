@@ -181,7 +181,7 @@ def test_body_that_is_no_record_is_refused(caller, method, body, status, error):
 @pytest.mark.parametrize(
     ("asked", "detail", "allowed"),
     [
-        pytest.param("kind=bean", "kind: 'bean' is not one of", "write one of category, concept, ", id="choice"),
+        pytest.param("kind=bean", "kind: 'bean' is not one of", "write one of marked, category, ", id="choice"),
         pytest.param("state=gone", "state: 'gone' is not one of", "write one of open, accepted, rejected", id="state"),
         pytest.param("page=0", "page: 0 is too small", "write a number from 1 to 10,000", id="too small"),
         pytest.param("page_size=9999", "page_size: 9999 is too large", "write a number from 1 to 100", id="too large"),
@@ -198,7 +198,7 @@ def test_parameter_that_is_wrong_comes_with_what_is_allowed_there(caller, asked,
 @pytest.mark.parametrize(
     ("field", "detail"),
     [
-        pytest.param({"kind": "memory"}, "write one of category, concept, entity, tag", id="choice"),
+        pytest.param({"kind": "memory"}, "write one of marked, category, entity, tag", id="choice"),
         pytest.param({"name": "n" * 601}, "name: is 601 characters long: write at most 600", id="too long"),
         pytest.param({"name": None}, "name: must be text, not null", id="no text"),
         pytest.param({"memories": "1"}, "memories: must be a list, not text", id="no list"),
