@@ -198,7 +198,7 @@ def test_parameter_that_is_wrong_comes_with_what_is_allowed_there(caller, asked,
 @pytest.mark.parametrize(
     ("field", "detail"),
     [
-        pytest.param({"kind": "memory"}, "write one of marked, category, entity, tag", id="choice"),
+        pytest.param({"kind": "memory"}, "write one of category, entity, tag", id="choice"),
         pytest.param({"name": "n" * 601}, "name: is 601 characters long: write at most 600", id="too long"),
         pytest.param({"name": None}, "name: must be text, not null", id="no text"),
         pytest.param({"memories": "1"}, "memories: must be a list, not text", id="no list"),
