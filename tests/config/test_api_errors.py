@@ -198,7 +198,7 @@ def test_parameter_that_is_wrong_comes_with_what_is_allowed_there(caller, asked,
 @pytest.mark.parametrize(
     ("field", "detail"),
     [
-        pytest.param({"kind": "memory"}, "write one of category, entity, tag", id="choice"),
+        pytest.param({"kind": "memory"}, "write one of category, concept, entity, tag", id="choice"),
         pytest.param({"name": "n" * 601}, "name: is 601 characters long: write at most 600", id="too long"),
         pytest.param({"name": None}, "name: must be text, not null", id="no text"),
         pytest.param({"memories": "1"}, "memories: must be a list, not text", id="no list"),
@@ -239,8 +239,7 @@ WITH_BODY = [
 @pytest.mark.parametrize(("method", "path"), WITH_BODY, ids=lambda part: part)
 def test_scope_is_checked_before_the_body_is_read(method, path):
     for_writers = ("/api/memories", "/api/imports", "/api/follows")
-    is_for_writers = path.endswith(("/batch", "/retag", "/api/projects")) or path.startswith(for_writers)
-    other = "curate" if is_for_writers else "write"
+    other = "curate" if path.endswith(("/batch", "/retag")) or path.startswith(for_writers) else "write"
     raw = make_key(name="agent", scopes=[other], every_project=True, viewer=command_viewer()).raw
     asking = Client(headers={"Authorization": f"Bearer {raw}"})
     response = getattr(asking, method)(path, {"wrong": 1}, content_type="application/json")
