@@ -22,6 +22,7 @@ from pathlib import Path
 from django.conf import settings
 from pydantic import BaseModel, Field, TypeAdapter
 
+from access.viewer import Viewer
 from memories.records import MemoryRecord, derived_title
 from memories.vocabulary_records import is_vocabulary
 from text.highlight import plain_title
@@ -38,7 +39,16 @@ from transfer.formats.base import (
 from transfer.formats.choices import check_choices, with_values
 from transfer.formats.csv_table import columns_check
 from transfer.formats.importer import Importer
-from transfer.jobs import JobStateError, State, UploadInvalidError, importer_of, job_previews, job_text
+from transfer.jobs import (
+    JobStateError,
+    State,
+    UploadInvalidError,
+    importer_of,
+    job_previews,
+    job_text,
+    viewer_of_starter,
+)
+from transfer.match import count_known
 from transfer.models import ImportJob
 from web.processes import start_once
 from web.secrets import texts_to_store
@@ -103,6 +113,7 @@ class PreviewedSum(BaseModel):
     undated: int = Field(description="Memories without a date of their own.")
     first: datetime | None = Field(description="The earliest date of a memory that gives one.")
     last: datetime | None
+    known: int = Field(0, description="Memories that are here already, as they are, in whatever project.")
     types: dict[str, int] = Field(description="The most frequent types, and how many memories have them.")
     tags: dict[str, int]
     states: dict[str, int] = Field({}, description="How many memories have each state.")
@@ -152,11 +163,13 @@ class _Found:
     folders: Counter[str] = field(default_factory=Counter)
     without_project: int = 0
     rules: Counter[tuple[str, str]] = field(default_factory=Counter)
+    records: list[Incoming] = field(default_factory=list)
+    """Those that are looked for among the memories, without their texts."""
 
-    @property
-    def sum(self) -> PreviewedSum:
+    def sum(self, viewer: Viewer) -> PreviewedSum:
         return PreviewedSum(
             memories=self.count,
+            known=count_known(self.records, viewer),
             is_all=self.is_all,
             refused=len(self.refused),
             notes=len(self.notes),
@@ -178,6 +191,7 @@ class _Found:
         """Count a memory, with the notes about it."""
         record = one.record
         self.count += 1
+        self.records.append(_without_text(one))
         self.notes.extend((one.location, note) for note in one.found.notes)
         self.types[record.type] += 1
         self.tags.update(record.tags)
@@ -413,9 +427,15 @@ def _preview_make(job: ImportJob) -> Preview:
         notes=tuple(found.notes[:_NAMED]),
         columns=columns,
         files=tuple(files),
-        found=found.sum if found.count or found.refused else None,
+        found=found.sum(viewer_of_starter(job)) if found.count or found.refused else None,
         count=found.count if found.is_all and not error_text and len(files) < _FILES else None,
     )
+
+
+def _without_text(one: Incoming) -> Incoming:
+    """A record without what takes much memory."""
+    record = one.record.model_copy(update={"content": "", "summary": ""})
+    return one._replace(found=replace(one.found, data={}, raw=None, stored=None), record=record, raw="")
 
 
 def _columns_of(importer: Importer, path: Path, options: Options) -> Sequence[Column]:
