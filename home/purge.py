@@ -30,14 +30,12 @@ from memories.records import derived_title
 from memories.snapshot import content_hash_of
 from memories.storage import corpus_bump, outbox_stamp
 from search.engines import segment_files
-from text.secrets import mask_values
+from text.secrets import bare_forms, is_unlike_words, mask_values
 from web.sql import execute, fetch
 
 VERB = "secrets_purge"
 BEGUN, MASKED, DONE = "begun", "masked", "done"
-# A shorter secret is masked where it is known by what is around it; elsewhere it may be a word.
 _SHORTEST_COPY = 8
-_LONG = 16
 _LONG_STEP = 20
 _BEGINNING, _BEGINS_ALIKE = 24, 52
 _PIECE = re.compile(r"[A-Za-z0-9]{6,}")
@@ -74,7 +72,7 @@ class Known:
         copies: dict[str, str] = {}
         for secret, mark in self.marks.items():
             for text in _variants(secret):
-                if _is_unlike_words(text):
+                if is_unlike_words(text):
                     copies.setdefault(text.lower(), mark)
         return dict(sorted(copies.items(), key=lambda pair: -len(pair[0])))
 
@@ -99,16 +97,12 @@ class Known:
 
 # The rest of a word that begins as a secret does.
 _REST = r"[A-Za-z0-9_\-+/=.~]*…?"
-_IN_ADDRESS = re.compile(r"://[^\s:/@]*:([^\s@]{4,})@")
 
 
 def _variants(secret: str) -> Iterator[str]:
     """A secret in its other forms: in the path of a category, without the signs around it, or the password alone."""
-    yield secret
+    yield from bare_forms(secret)
     yield slug(secret)
-    if secret.startswith("<private>"):
-        yield secret.removeprefix("<private>").removesuffix("</private>").strip()
-    yield from _IN_ADDRESS.findall(secret)
     # The steps of a path, such as that of a category.
     yield from (step for step in secret.split("/") if len(step) >= _LONG_STEP and " " not in step)
 
@@ -117,12 +111,6 @@ def _prefix_length(copy: str) -> int:
     """The number of characters by which a long secret is known that is cut off; 0 for a short one."""
     length = _BEGINS_ALIKE if copy.startswith(("eyj", "-----")) else _BEGINNING
     return length if len(copy) > length + _SHORTEST_COPY else 0
-
-
-def _is_unlike_words(text: str) -> bool:
-    has_both = bool(re.search(r"\d", text)) and bool(re.search(r"[A-Za-z]", text))
-    is_mixed = len(text) > _SHORTEST_COPY and bool(re.search(r"[a-z].*[A-Z]", text, re.DOTALL)) and " " not in text
-    return len(text) >= _LONG or (len(text) >= _SHORTEST_COPY and (has_both or is_mixed))
 
 
 # --- asking for one -------------------------------------------------------------------------------------------------

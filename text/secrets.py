@@ -15,6 +15,9 @@ _SHORTEST = 8
 # Names in JSON from this length on may be secrets themselves.
 _LONG_NAME = 16
 _PRIVATE = re.compile(r"<private>.*?</private>", re.IGNORECASE | re.DOTALL)
+_IN_ADDRESS = re.compile(r"://[^\s:/@]*:([^\s@]{4,})@")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_MARK_BEFORE_HOST = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*://)[^/]*\]@")
 _ENDS = 2
 _NAMES = "API AWS GCP JWT PAT PGP RSA SDK SSH URI URL GitHub GitLab OpenAI"
 _CAPITALS = {word.lower(): word for word in _NAMES.split()}
@@ -85,8 +88,14 @@ def mask_values(
     for text, found in placed:
         inside = [one for one in found if is_chosen(text[one.start : one.end])]
         marks += [mark_of(text, one) for one in inside]
-        masked.append(mask_text(text, inside) if inside else text)
+        masked.append(_mask_value(text, inside) if inside else text)
     return (_with_texts(values, iter(masked)) if marks else dict(values)), marks
+
+
+def _mask_value(text: str, secrets: list[Secret]) -> str:
+    masked = mask_text(text, secrets)
+    # An address with a mark before its host could not be read as one.
+    return _MARK_BEFORE_HOST.sub(r"\1", masked) if _ADDRESS.fullmatch(text) else masked
 
 
 def secrets_in(values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -112,7 +121,44 @@ def _placed(values: Mapping[str, Any]) -> list[tuple[str, list[Secret]]]:
     for (name, text), start in zip(leaves, starts, strict=True):
         near = [one for one in secrets if one.end > start and one.start < start + len(text)]
         placed.append((text, _inside(name, text, start, near)))
-    return placed
+    return _with_copies(placed)
+
+
+def _with_copies(placed: list[tuple[str, list[Secret]]]) -> list[tuple[str, list[Secret]]]:
+    """The texts with copies of secrets, known by what is around another one: such as a password that is a tag too."""
+    kinds = {
+        form.lower(): one.kind
+        for text, found in placed
+        for one in found
+        for form in bare_forms(text[one.start : one.end])
+        if is_unlike_words(form)
+    }
+    if not kinds:
+        return placed
+    pattern = re.compile("|".join(map(re.escape, sorted(kinds, key=len, reverse=True))), re.IGNORECASE)
+    complete = []
+    for text, found in placed:
+        spans = [match for match in pattern.finditer(text) if all(_is_apart(match, one) for one in found)]
+        more = [Secret(kinds[match[0].lower()], *match.span()) for match in spans]
+        complete.append((text, sorted([*found, *more], key=lambda one: one.start)))
+    return complete
+
+
+def bare_forms(secret: str) -> list[str]:
+    """A secret, and the part of it that stands alone elsewhere: without its signs, or the password of an address."""
+    inner = secret.removeprefix("<private>").removesuffix("</private>").strip()
+    return [secret, *([inner] if inner != secret else []), *_IN_ADDRESS.findall(secret)]
+
+
+def _is_apart(match: "re.Match[str]", secret: Secret) -> bool:
+    return match.end() <= secret.start or match.start() >= secret.end
+
+
+def is_unlike_words(text: str) -> bool:
+    """Whether a secret is masked wherever it is. A shorter one, or one of letters alone, may be a word elsewhere."""
+    has_both = bool(re.search(r"\d", text)) and bool(re.search(r"[A-Za-z]", text))
+    is_mixed = bool(re.search(r"[a-z].*[A-Z]", text, re.DOTALL)) and " " not in text
+    return len(text) >= 2 * _SHORTEST or (len(text) >= _SHORTEST and (has_both or is_mixed))
 
 
 def _inside(name: str, text: str, start: int, secrets: list[Secret]) -> list[Secret]:

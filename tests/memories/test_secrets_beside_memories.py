@@ -165,6 +165,17 @@ def test_names_of_files_of_uploads_and_of_followed_sources(person, tmp_path, set
     assert readable() == []
 
 
+def test_a_copy_of_a_secret_in_another_field_is_masked_too():
+    masked = mask_values({"content": f"password={PASSWORD} and the postgres:postgres", "tags": [PASSWORD, "postgres"]})[
+        0
+    ]
+    assert masked["tags"] == ["[password …T4]", "postgres"]
+    assert PASSWORD not in masked["content"]
+    address = f"https://ann:{PASSWORD}@git.example.org/tea"
+    masked = mask_values({"source_url": address, "content": f"password={PASSWORD}"})[0]
+    assert masked["source_url"] == "https://git.example.org/tea"
+
+
 def test_names_in_json_that_are_secrets():
     assert mask_values({"raw": {f"x {KEY}": 1, "kind": [{KEY: "tea"}]}})[0] == {
         "raw": {f"x {MARK}": 1, "kind": [{MARK: "tea"}]}
