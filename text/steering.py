@@ -46,7 +46,7 @@ def marks_text(marks: Iterable[str]) -> str:
 
 _ENOUGH = 2
 # The longest part of a text that is looked through at once, with what its neighbours share.
-_PART, _OVERLAP = 20_000, 400
+_PART, _OVERLAP = 6_000, 400
 _MOST_PHRASES = 5
 # Bytes that the automaton of the rules may take; few texts need more than a tenth.
 _MEMORY = 64 * 2**20
@@ -54,7 +54,8 @@ _MEMORY = 64 * 2**20
 
 def marks_of(texts: Iterable[str]) -> tuple[Mark, ...]:
     """The marks of the fields of a memory, or of any texts that a model reads together."""
-    whole = "\n".join(filter(None, texts))
+    # A lone surrogate, which nothing can encode, hides nothing.
+    whole = "\n".join(filter(None, texts)).encode(errors="replace").decode()
     found = set()
     if not whole.isascii() and _hides(whole):
         found.add(Mark.HIDDEN)

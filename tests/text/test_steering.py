@@ -95,6 +95,10 @@ def test_hidden_characters_are_marked(hidden):
     assert Mark.HIDDEN in marks_of([hidden])
 
 
+def test_what_cannot_be_encoded_is_no_error():
+    assert marks_of(["a lone \ud800 surrogate"]) == ()
+
+
 def test_flags_and_joiners_hide_nothing():
     scotland = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
     assert marks_of([f"{scotland} می‌خواهم क्‍ष 👩‍👩‍👧 a\u200bb ❤️"]) == ()
