@@ -53,10 +53,10 @@ def schema_of(shape: Shape) -> dict[str, Any]:
     return {"type": "object", "properties": dict(shape)}
 
 
-_INDEX = _fields(numbers="id", texts="title date updated type project state")
+_INDEX = _fields(numbers="id", texts="title date updated type project state trust")
 _WHOLE = _INDEX | _fields(
     numbers="superseded_by",
-    texts="version trust agent source summary content",
+    texts="version agent source summary content",
     lists="marked tags categories concepts entities authors links properties",
 )
 # Without the id, which is a number for a memory, and has its kind before it for anything else.

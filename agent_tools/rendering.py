@@ -242,12 +242,16 @@ _NAMED_SHOWN = 5
 
 
 def index_rows(hits: Iterable[Hit], order: Sort = Sort.NEWEST) -> list[dict[str, CellValue]]:
-    """Rows of an index, with the date that orders them. The state has a column only if some memory is not active."""
+    """Rows of an index, with the date that orders them. The state has a column only if some memory is not active, the
+    trust only if the words of some are from outside.
+    """
     listed = list(hits)
     rows = [index_cells(hit, order) for hit in listed]
-    if all(hit.state == Memory.State.ACTIVE for hit in listed):
-        return rows
-    return [row | {"state": hit.state} for row, hit in zip(rows, listed, strict=True)]
+    if any(hit.state != Memory.State.ACTIVE for hit in listed):
+        rows = [row | {"state": hit.state} for row, hit in zip(rows, listed, strict=True)]
+    if any(hit.trust is Memory.Trust.OUTSIDE for hit in listed):
+        rows = [row | {"trust": hit.trust.name.lower()} for row, hit in zip(rows, listed, strict=True)]
+    return rows
 
 
 def index_cells(hit: Hit, order: Sort = Sort.NEWEST) -> dict[str, CellValue]:

@@ -195,6 +195,13 @@ def test_an_agent_can_claim_no_more_than_its_own_and_lowers_what_it_changes():
     assert trust_of(theirs) is Trust.AGENT
 
 
+def test_an_index_names_the_trust_where_some_words_are_from_outside():
+    stored(title="Ours")
+    assert "trust" not in ask("search", query="Ours")["memories"][0]
+    stored(title="Ours and theirs", source_url="https://blog.example/post")
+    assert {row["trust"] for row in ask("search", query="Ours")["memories"]} == {"person", "outside"}
+
+
 def test_what_is_made_from_another_memory_is_trusted_no_more():
     page = stored(id="page", source_url="https://blog.example/post")
     summary = stored(content="In short: …", links=[{"rel": "derived_from", "target": "page"}])
