@@ -1,6 +1,6 @@
 """Marks texts that may steer a language model which reads them: orders to it, hidden characters, long opaque blobs.
 
-Rules, not a model: they find what people write when they address a model in a text, in sixteen languages, also when it
+Rules, not a model: they find what people write when they address a model in a text, in eighteen languages, also when it
 is spelt to be overlooked. A text without a mark is not thereby safe, and one with a mark may be harmless: somebody who
 reads it decides. Each rule has a weight, and a text is marked from a sum of `_ENOUGH`. No database.
 """
@@ -44,9 +44,9 @@ def marks_text(marks: Iterable[str]) -> str:
     return " and ".join(WORDS_OF[Mark(mark)] for mark in marks)
 
 
-_ENOUGH = 2
-# The longest part of a text that is looked through at once, with what its neighbours share.
-_PART, _OVERLAP = 6_000, 400
+_ENOUGH = 4
+# Characters of a part of a text, in which rules count together, and those that it shares with the next part.
+_PART, _OVERLAP = 900, 300
 _MOST_PHRASES = 5
 # Bytes that the automaton of the rules may take; few texts need more than a tenth.
 _MEMORY = 64 * 2**20
@@ -69,7 +69,8 @@ def marks_of(texts: Iterable[str]) -> tuple[Mark, ...]:
 
 def phrases_of(text: str) -> list[str]:
     """The first phrases of a text for which it is marked, in lower case and with one space between words."""
-    plain, rules = _as_words(text[:_PART]), _rules()
+    rules = _rules()
+    plain = next((part for part in _parts(_as_words(text)) if _weight(part) >= _ENOUGH), "")
     found = [re.search(rules.patterns[number], plain) for number in rules.matching(plain)]
     turns = [_TURNS.search(text.lower())]
     return [match.group().strip(" .,:;!?/") for match in (*found, *turns) if match][:_MOST_PHRASES]
@@ -150,7 +151,6 @@ _TURNS = re.compile(
     r"|</?(?:system|system[-_ ](?:reminder|prompt|message|instructions?|override)|assistant[-_ ]instructions?)>"
     r"|\[(?:system(?: (?:message|override|note|notice|update))?|admin override|developer mode)\]"
 )
-_TURN_WEIGHT = 2
 _ESCAPED = re.compile(r"%([2-7][0-9a-fA-F])|\\u00([2-7][0-9a-fA-F])")
 # Signs that no pattern has are spaces, and those that some have do not belong to words.
 _SIGNS = str.maketrans(
@@ -172,14 +172,16 @@ _MANY_DIGITS = 2
 
 
 def _orders(text: str) -> bool:
-    step = _PART - _OVERLAP
-    return any(_orders_in(text[at : at + _PART]) for at in range(0, max(1, len(text) - _OVERLAP), step))
-
-
-def _orders_in(text: str) -> bool:
+    if _has_turn(text.lower()):
+        return True
     plain = _as_words(text)
-    weight = _TURN_WEIGHT if _has_turn(text.lower()) else 0
-    return any(weight + _weight(spelling) >= _ENOUGH for spelling in (plain, *_spellings(plain)))
+    return any(_weight(part) >= _ENOUGH for spelling in (plain, *_spellings(plain)) for part in _parts(spelling))
+
+
+def _parts(plain: str) -> Iterator[str]:
+    """The parts of a text in each of which rules count together."""
+    for begin in range(0, max(1, len(plain) - _OVERLAP), _PART - _OVERLAP):
+        yield plain[begin : begin + _PART]
 
 
 def _has_turn(lowered: str) -> bool:
@@ -246,9 +248,12 @@ class _Language:
         return len(self.common & words) >= 2
 
     def weight(self, plain: str) -> int:
-        weight = 3 if _near(plain, self.disregard, self.instructions) else 0
-        weight += _near(plain, self.send, self.secrets)
-        return weight + sum(any(word in plain for word in words) for words in self.single)
+        weight = 6 if _near(plain, self.disregard, self.instructions) else 0
+        signs = [
+            _near(plain, self.send, self.secrets),
+            *(any(word in plain for word in words) for words in self.single),
+        ]
+        return weight + 2 * sum(signs)
 
 
 def _near(plain: str, words: Iterable[str], others: Iterable[str]) -> bool:
