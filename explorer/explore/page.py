@@ -46,6 +46,7 @@ from explorer.links import (
 )
 from explorer.page_query import USUAL, Arrangement, PageQuery, View
 from search.facets import FACET, STATES
+from search.plain_words import WordOffer
 from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort
 from search.result import NONE_CONTAINS, REFUSED, NamedTerm, SearchResult, SearchWarning
 from search.run import SPLIT_KEYS
@@ -91,6 +92,8 @@ class Notice:
     is_error: bool = False
     details: str = ""
     """A long list, which is folded."""
+    key: str = ""
+    """The key by which the first link is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,6 +450,19 @@ class ExplorerContext:
 def typed_notices(understood: Understood[PageQuery]) -> tuple[Notice, ...]:
     """Notices about parts of the text that look like filters and cannot be read."""
     return tuple(Notice(f"“{part}” is searched for as text: {reason}") for part, reason in understood.unread)
+
+
+def offer_notices(offers: Iterable[WordOffer[PageQuery]]) -> tuple[Notice, ...]:
+    """A notice with the filters that words of the text may mean; none without any."""
+    links = tuple(
+        Link(
+            f"{one.label} ({number(one.count, at_least=one.at_least)})",
+            explore_url(one.query),
+            f"Filter by {one.label} in place of “{one.words}”: {memories(one.count, at_least=one.at_least)}",
+        )
+        for one in offers
+    )
+    return (Notice("Did you mean", links=links, key="Alt+Enter"),) if links else ()
 
 
 def problem_notices(problems: Iterable[Problem]) -> tuple[Notice, ...]:
