@@ -48,13 +48,12 @@ _ARTICLES = {"the", "a", "an", "our", "der", "die", "das", "le", "la", "les", "e
 _TITLES_READ = 5
 _LEAST_SHARE = 0.6
 # First names that are words besides: alone they need a capital.
-_ALSO_WORDS = frozenset(
-    (
-        "april art august bill chase cliff dale dawn dean drew earl faith frank gene grace grant guy hope jack joy june"
-        " lance march mark max may miles nick norm pat penny pierce ray rich rob rose rusty sandy sky storm sue van"
-        " victor wade ward will"
-    ).split()
+_NAMES_AND_WORDS = (
+    "april art august bill chase cliff dale dawn dean drew earl faith frank gene grace grant guy hope jack joy june"
+    " lance march mark max may miles nick norm pat penny pierce ray rich rob rose rusty sandy sky storm sue van"
+    " victor wade ward will"
 )
+_ALSO_WORDS = frozenset(_NAMES_AND_WORDS.split())
 # Names of accounts that are words of their own.
 _NO_NAMES = {
     "admin",
@@ -269,7 +268,7 @@ def _event_at(words: Sequence[str], at: int, viewer: Viewer) -> _Part | None:
         if title == named:
             near = [hit]
             break
-        if len(named) >= _LEAST_SHARE * len(title):
+        if title[: len(named)] == named and len(named) >= _LEAST_SHARE * len(title):
             near.append(hit)
     if len(near) != 1:
         return None
