@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from access.keys import ScopeMissingError
 from access.viewer import Viewer
+from agent_tools.cautions import with_caution
 from agent_tools.rendering import DATES, OutputOptions
 from categories.kinds import VOCABULARIES, VocabularyRow
 from categories.texts import as_projects, known_terms
@@ -300,7 +301,7 @@ def call(tool: Tool, arguments: Arguments, viewer: Viewer) -> str:
                 f"{tool.name} needs the scope {tool.scope}; yours: {', '.join(sorted(viewer.scopes)) or 'none'}."
             )
         tool.check_names(arguments)
-        return tool.run(replace_ids_of_results(tool.given(arguments), viewer, tool.scope), viewer)
+        return with_caution(tool.run(replace_ids_of_results(tool.given(arguments), viewer, tool.scope), viewer))
     except Exception as error:
         raise ToolRefusedError(_explained(error, tool)) from error
 

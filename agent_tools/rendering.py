@@ -17,6 +17,7 @@ from explorer.explore.timeline_api import index_row
 from memories.history import HistoryEvent, memory_history
 from memories.models import Memory
 from memories.queries import MemoryDetail, memory_version
+from memories.trust import trust_of
 from search.facets import FACET, Facet
 from search.plain_words import offer_filters
 from search.query import FacetScope, SearchQuery, Sort
@@ -273,6 +274,8 @@ def whole_memory(detail: MemoryDetail) -> dict[str, CellValue]:
         "project": memory.project.slug,
         "state": memory.state,
         "version": memory_version(memory),
+        "trust": trust_of(memory).name.lower(),
+        "marked": list(detail.marks),
         "superseded_by": detail.superseded_by.id if detail.superseded_by else None,
         "tags": list(memory.tags),
         "categories": [node.path for node in detail.categories],

@@ -20,11 +20,12 @@ from categories.services import Vocabulary
 from curation.facet_columns import read_tags, write_tags
 from curation.schemas import NO_DATE, Retag
 from curation.working_copy import ColumnEdit, CurationRefusedError
+from memories.marks import MARKED_FIELDS, mark_memories, memories_moved
 from memories.models import Memory, Project, Session
 from memories.refusals import ChangeRefusedError
 from memories.resolve import SessionUse, sessions_ensure
 from memories.services import writable_project
-from memories.storage import languages_of, sessions_date
+from memories.storage import languages_of, sessions_date, snapshots_read
 from memories.supersession import refuse_apart
 from text.formatting import moment_label
 from web.sql import execute, fetch
@@ -318,6 +319,10 @@ def write_columns(values: Mapping[int, Mapping[str, Any]]) -> None:
             [block, [json.dumps(row) for row in rows]],
         )
     _analyse_moved(values, before)
+    if moved := [pk for pk, row in values.items() if "project_id" in row]:
+        memories_moved.send(Memory, memory_ids=moved)
+    if renamed := [pk for pk, row in values.items() if not MARKED_FIELDS.isdisjoint(row)]:
+        mark_memories(snapshots_read(renamed).values())
     _date_sessions(values, before)
     if dated := [pk for pk, row in values.items() if "created_at" in row]:
         # The index has when each memory ceased to be valid: when its successor was created.

@@ -30,7 +30,7 @@ _ARRIVALS = ("create", "import")
 # The event of a memory whose arrival the audit trail does not have by itself, such as that of an imported one.
 FIRST = "first"
 # Columns that describe a record's arrival, not its content.
-_NOT_SHOWN = {"raw", "record_hash", "batch_id"}
+_NOT_SHOWN = {"raw", "record_hash", "batch_id", "trust"}
 _NOT_RESTORED = {*_NOT_SHOWN, "id", "updated_at"}
 _HUMAN = MadeBy.HUMAN.value
 _BY_PLURAL = {kind.plural: kind for kind in VOCABULARIES.values()}

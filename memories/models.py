@@ -222,6 +222,13 @@ class Memory(models.Model):
     arrays, updated in the same transaction by `memories.services`, so that a facet count is a single scan.
     """
 
+    class Trust(models.IntegerChoices):
+        """The origins of words, the least trusted first. See `memories/trust.py`."""
+
+        OUTSIDE = 0, "from outside"
+        AGENT = 1, "by an agent"
+        PERSON = 2, "by a person"
+
     class State(models.TextChoices):
         ACTIVE = "active"
         PROPOSED = "proposed"
@@ -264,6 +271,9 @@ class Memory(models.Model):
     raw = models.JSONField(null=True, blank=True, help_text="The record as it was imported.")
     batch = models.ForeignKey(
         ImportBatch, models.SET_NULL, null=True, blank=True, related_name="memories", db_index=False
+    )
+    trust = models.SmallIntegerField(
+        null=True, blank=True, choices=Trust, help_text="The origin of its words; empty if earlier versions stored it."
     )
     terms = SearchVectorField(null=True, editable=False)
     category_ids = ArrayField(models.IntegerField(), default=list, blank=True, editable=False)
@@ -526,6 +536,26 @@ class RecallDay(models.Model):
         return f"#{self.memory_id} on {self.day}: {self.total}"
 
 
+class MemoryMark(models.Model):
+    """Why a memory may steer a model that reads it; most have no row. See `memories/marks.py`.
+
+    The database removes marks with their memory.
+    """
+
+    memory = models.OneToOneField(
+        Memory, models.DO_NOTHING, primary_key=True, related_name="+", db_constraint=False, db_index=False
+    )
+    marks = ArrayField(models.CharField(max_length=20))
+    text_hash = models.CharField(max_length=32, help_text="Of the texts that were looked at.")
+    harmless_at = models.DateTimeField(null=True, blank=True, help_text="When somebody judged the text harmless.")
+    harmless_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, related_name="+", db_constraint=False
+    )
+
+    def __str__(self) -> str:
+        return f"#{self.memory_id}: {', '.join(self.marks)}"
+
+
 class MemoryRead(models.Model):
     """Memories that somebody was given at once; see `memories/reads.py`.
 
@@ -602,6 +632,12 @@ class Corpus(models.Model):
         db_default="",
         blank=True,
         help_text="The replica of the vectors that changes to them are written down for.",
+    )
+    marked_by = models.SmallIntegerField(
+        default=0, db_default=0, help_text="The rules by which memories have been looked at for marks."
+    )
+    marked_below = models.BigIntegerField(
+        default=0, db_default=0, help_text="Memories with smaller ids are yet to be looked at by these rules."
     )
 
     class Meta:

@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import BigIntegerField, F, Q, QuerySet, Value, Window
+from django.db.models import BigIntegerField, F, OuterRef, Q, QuerySet, Subquery, Value, Window
 from django.db.models.functions import Left, RowNumber
 
 from access.viewer import Viewer
 from categories.models import Relationship
 from categories.names import data_revision, names_at
 from categories.queries import CategoryNode, Term
-from memories.models import Memory, MemoryLink
+from memories.models import Memory, MemoryLink, MemoryMark
 from memories.pins import agents_pinned_for
 
 
@@ -89,6 +89,8 @@ class MemoryDetail:
     relationships: tuple[Relationship, ...]
     around: tuple[MemoryTitle, ...] = ()
     """The memory among its neighbours, the oldest first, if they were asked for."""
+    marks: tuple[str, ...] = ()
+    """Why it may steer a model that reads it, unless somebody has judged it harmless."""
     pinned_for: str = ""
     """The agent for which alone it is pinned; empty if it is pinned for all, or not."""
 
@@ -101,6 +103,8 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
     """
     names = names_at(data_revision())
     found = visible_to(viewer).select_related("project__batch", "session", "batch").defer("terms", "raw")
+    unjudged = MemoryMark.objects.filter(memory_id=OuterRef("pk"), harmless_at=None)
+    found = found.annotate(marks=Subquery(unjudged.values("marks")))
     # A number that is too large for an id, from a URL, is an error of a cluster's database.
     memories = found.in_bulk([pk for pk in memory_ids if pk < 2**63])
     ids = list(memories)
@@ -136,6 +140,7 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
             superseded_by=titles.get(memory.superseded_by_id or 0),
             relationships=tuple(relationships[pk]),
             around=_sorted_titles(memory, (one.memory for one in related[pk] if one.role == _NEAR)) if around else (),
+            marks=tuple(memory.marks or ()),
             pinned_for=pinned_for.get(pk, ""),
         )
         for pk, memory in memories.items()

@@ -101,6 +101,13 @@ def _content(value: object) -> str:
     return _limited(text, MAX_CONTENT)
 
 
+def _trust(value: object) -> str:
+    text = _text(value).strip().lower()
+    if text not in ("", "person", "agent", "outside"):
+        raise refuse(f"{shown(text)} is none of person, agent and outside")
+    return text
+
+
 def _items(value: object) -> list[Any]:
     """A list from a list, a comma-separated string or a JSON string."""
     if value is None or value == "":
@@ -459,6 +466,9 @@ class MemoryRecord(BaseRecord):
     agent: Line200 = ""
     session: Line200 = ""
     source: Line200 = ""
+    trust: Annotated[Literal["", "person", "agent", "outside"], BeforeValidator(_trust)] = Field(
+        "", description="Whose words these are; a writer cannot claim more trust than its own."
+    )
     source_url: Url = Field("", validation_alias=AliasChoices("source_url", "source_uri"))
 
     @property

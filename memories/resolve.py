@@ -30,7 +30,7 @@ from web.sql import execute, fetch
 # Record fields whose stored value is computed: resolved names, defaults, checked ids.
 _COMPUTED = {
     *("id", "project", "title", "tags", "categories", "concepts", "entities", "links"),
-    *("created_at", "updated_at", "state", "superseded_by", "supersedes", "session", "source"),
+    *("created_at", "updated_at", "state", "superseded_by", "supersedes", "session", "source", "trust"),
 }
 # Record fields that are stored unchanged, and their columns.
 PLAIN_FIELDS = {
@@ -184,6 +184,7 @@ def record_snapshot(
     raw: str,
     record_hash: str,
     title: str,
+    trust: int,
 ) -> MemorySnapshot:
     """A new memory as it will be stored. The vocabulary must contain all names of the record."""
     created_at = record.dated or now
@@ -208,6 +209,7 @@ def record_snapshot(
         concepts=concept_refs(record, vocabulary, made_by, project_id),
         entities=entity_refs(record, vocabulary, made_by, project_id),
         links=named_links(record),
+        trust=trust,
     )
 
 

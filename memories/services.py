@@ -54,6 +54,7 @@ from memories.storage import (
     snapshot_as_json,
     snapshot_restored,
     snapshots_insert,
+    targets_resolve,
 )
 from memories.supersession import (
     changed_successor,
@@ -68,6 +69,7 @@ from memories.supersession import (
     without_successor,
 )
 from memories.terms import memory_terms
+from memories.trust import DERIVED, trust_after, trust_of, trust_of_record
 from web.sql import execute
 
 DEFAULT_PROJECT = "default"
@@ -101,6 +103,7 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
         raw=record_as_json(record),
         record_hash="",
         title=title,
+        trust=trust_of_record(record, viewer, _trusts_of_sources(record, project)),
     )
     terms = memory_terms(memory_text(snapshot, project.language))
     snapshots_insert(insert_block([snapshot], [terms], [content_hash], vocabulary.lineages), viewer)
@@ -239,6 +242,7 @@ def memory_update(
     after = _apply_changes(there, changes, project, vocabulary, viewer)
     if there is not before:
         _refuse_move(before, after, project)
+    after = replace(after, trust=trust_after(before, after, changes, viewer))
     if changed_fields(before, after):
         given = "updated_at" in changes.model_fields_set and changes.updated_at
         after = replace(after, updated_at=given or timezone.now())
@@ -248,6 +252,13 @@ def memory_update(
     supersede_all(superseded, memory_id, viewer, reason)
     memory.masked_secrets = marks
     return memory
+
+
+def _trusts_of_sources(record: MemoryRecord, project: Project) -> list[int]:
+    """The trusts of the memories that a record says it was made from."""
+    names = {(project.pk, link.target) for link in record.links if link.rel.replace("-", "_") in DERIVED}
+    found = Memory.objects.filter(pk__in=targets_resolve(names).values()) if names else ()
+    return [trust_of(memory) for memory in found]
 
 
 # An update stores the source as given; a new memory without one gets the host of its URL.

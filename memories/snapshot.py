@@ -65,6 +65,7 @@ class MemorySnapshot:
     concepts: tuple[Ref, ...]
     entities: tuple[Ref, ...]
     links: tuple[NamedLink, ...]
+    trust: int | None = None
 
 
 def content_hash_of(title: str, content: str) -> str:

@@ -21,6 +21,7 @@ from categories.models import CategoryLink, ConceptLink, EntityLink
 from categories.paths import clean_name
 from categories.services import category_lineages
 from memories.changes import Kind, changes_record, kind_of_change
+from memories.marks import MARKED_FIELDS, mark_memories, memories_moved
 from memories.models import Corpus, Memory, MemoryLink, Project, Session
 from memories.records import SUPERSEDED_BY_REL
 from memories.snapshot import (
@@ -116,6 +117,7 @@ def snapshots_insert(
         for kind, rows in block.refs.items():
             refs_copy(cursor, kind, rows)
         links_copy(cursor, snapshots, targets)
+    mark_memories(snapshots, new=True)
     dangling_links_resolve(
         {(snapshot.project_id, snapshot.external_id): snapshot.id for snapshot in snapshots if snapshot.external_id},
         viewer,
@@ -322,6 +324,10 @@ def snapshots_update(changes: Sequence[Change]) -> list[Change]:
             targets = {**_found_targets(relinked), **targets}
             cursor.execute("DELETE FROM memories_memorylink WHERE memory_id = ANY(%s)", [[one.id for one in relinked]])
             links_copy(cursor, relinked, targets)
+    if looked_at := [after for before, after in changes if not MARKED_FIELDS.isdisjoint(changed_fields(before, after))]:
+        mark_memories(looked_at)
+    if moved := [after.id for before, after in changes if before.project_id != after.project_id]:
+        memories_moved.send(Memory, memory_ids=moved)
     return changes
 
 

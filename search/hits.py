@@ -10,6 +10,7 @@ from django.db import connection
 
 from access.viewer import Viewer
 from categories.queries import CategoryNode
+from memories.trust import trust_of
 from search.engines.base import EngineQuery
 from search.plan import ResolvedQuery
 from search.query import Mode, SearchQuery, Sort
@@ -48,15 +49,18 @@ class _HitRow(NamedTuple):
     pinned: bool
     importance: float | None
     superseded_by_id: int | None
+    trust: int | None
     recalls: int
+    marks: list[str]
     head: str
 
 
 # Uses the primary keys. The same rows as `visible_to`, in plain SQL: building a queryset takes longer than reading.
 _ROWS = f"""
-SELECT {", ".join(f"memory.{column}" for column in _HitRow._fields[:-2])}, coalesce(recall.total, 0),
-       left(memory.content, %(scope)s)
+SELECT {", ".join(f"memory.{column}" for column in _HitRow._fields[:-3])}, coalesce(recall.total, 0),
+       coalesce(mark.marks, '{{}}'), left(memory.content, %(scope)s)
 FROM memories_memory memory LEFT JOIN memories_recall recall ON recall.memory_id = memory.id
+LEFT JOIN memories_memorymark mark ON mark.memory_id = memory.id AND mark.harmless_at IS NULL
 WHERE memory.id = ANY(%(ids)s::bigint[]) AND (%(all)s OR memory.project_id = ANY(%(projects)s::bigint[]))"""
 
 
@@ -148,6 +152,8 @@ def _hit(row: _HitRow, why: Ranked, resolved: ResolvedQuery, nodes: dict[int, Ca
         importance=row.importance,
         superseded_by=row.superseded_by_id,
         recalls=row.recalls,
+        trust=trust_of(row),
+        marks=tuple(row.marks),
         score=why.score,
         why=why,
         found=_found(row, text, title_spans, text_spans, anywhere, project.language)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from memories.models import Memory
 from search.engines.base import LARGE, Place
 from search.facets import FACET, DateBuckets, Facet, FacetValue
 from search.histogram import Histogram
@@ -134,6 +135,10 @@ class Hit:
     """The name of the project, as facets show it."""
     recalls: int = 0
     """How often it was recalled."""
+    trust: Memory.Trust = Memory.Trust.PERSON
+    """Whose words they are."""
+    marks: tuple[str, ...] = ()
+    """Why the text may steer a model that reads it, as `text/steering.py` says."""
 
     @property
     def title_text(self) -> str:

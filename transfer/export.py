@@ -291,6 +291,7 @@ class _Names:
             "session": self.sessions[memory.session_id][1] if memory.session_id is not None else "",
             "source": memory.source,
             "source_url": memory.source_uri,
+            "trust": "" if memory.trust is None else Memory.Trust(memory.trust).name.lower(),
         }
         for name in ("created_at", "happened_at", "updated_at", "valid_from", "valid_to"):
             moment = getattr(memory, name)

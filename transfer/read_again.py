@@ -31,6 +31,7 @@ from memories.resolve import SessionUse, names_ensure, names_of, record_snapshot
 from memories.snapshot import LINKED, SCALARS, MemorySnapshot, NamedLink, Ref
 from memories.storage import dangling_links_resolve, memories_audit, snapshots_read, snapshots_update
 from memories.supersession import refuse_apart
+from memories.trust import trust_of_record
 from transfer.blocks import Incoming, blocks_read, validate_source
 from transfer.formats.base import ImportFailedError, Options, Reading, RefusedRecord
 from transfer.formats.choices import with_values
@@ -346,6 +347,7 @@ class _RowsChange:
             raw=one.raw,
             record_hash=one.record_hash,
             title=one.title,
+            trust=trust_of_record(record, self._run.viewer),
         )
 
     def _arrival_of(self, before: MemorySnapshot) -> datetime:

@@ -39,6 +39,7 @@ from memories.storage import (
     snapshots_update,
     targets_resolve,
 )
+from memories.trust import is_same_text, trust_of_record
 from search.engines import segment_files
 from transfer.analysers import Analysers, analysers
 from transfer.blocks import AHEAD, Block, Incoming, blocks_read, one_thread
@@ -281,6 +282,7 @@ class _BlockWriter:
             raw=one.raw,
             record_hash=one.record_hash,
             title=one.title,
+            trust=trust_of_record(record, run.viewer),
         )
         if one.found.file:
             return with_note_file(snapshot, one.found.file)
@@ -321,6 +323,7 @@ class _BlockWriter:
             created_at=old.created_at if "created_at" in one.found.volatile else given or old.created_at,
             updated_at=record.updated_at or self._run.now,
             external_id=(not has_new_id and old.external_id) or new.external_id,
+            trust=old.trust if is_same_text(old, new) else new.trust,
         )
         return with_note_file(changed, one.found.file) if one.found.file else changed
 

@@ -14,6 +14,7 @@ from django.contrib.auth.models import User
 from access.models import AuditEvent
 from access.sign_in import owner_to_sign_in
 from access.viewer import Viewer, viewer_of_user
+from agent_tools.cautions import caution_of
 from agent_tools.claude_mem.arguments import read_arguments
 from explorer.explore.timeline_api import index_row
 from memories.recalls import record_list
@@ -125,7 +126,9 @@ def answered(view: SavedView, question: str, viewer: Viewer) -> dict[str, Any]:
     for hit in hits:
         row = index_row(hit)
         lines.append(f"\n#{row.id} {row.created_at:%Y-%m-%d} {row.memory_type}: {row.title}\n{hit.snippet_text}")
-    return {"answer": "\n".join(lines), "ids": [hit.id for hit in hits], "session_id": None}
+    ids = [hit.id for hit in hits]
+    lines = [*filter(None, [caution_of("\n".join(lines), set(ids))]), *lines]
+    return {"answer": "\n".join(lines), "ids": ids, "session_id": None}
 
 
 def corpus(name: str, viewer: Viewer) -> SavedView:

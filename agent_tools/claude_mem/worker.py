@@ -14,6 +14,7 @@ from django.db import close_old_connections
 
 from access.models import AuditEvent
 from access.viewer import Viewer
+from agent_tools.cautions import caution_of
 from agent_tools.claude_mem import corpora
 from agent_tools.claude_mem.arguments import read_arguments, whole_number
 from explorer.explore.timeline_api import index_row
@@ -116,7 +117,9 @@ def _read_body(body: bytes) -> Body:
     return values
 
 
-def _content(text: str, *, is_error: bool = False) -> dict[str, Any]:
+def _content(text: str, *, is_error: bool = False, of: Iterable[Hit] = ()) -> dict[str, Any]:
+    if caution := caution_of(text, {hit.id for hit in of}):
+        text = f"{caution}\n{text}"
     content = {"content": [{"type": "text", "text": text}]}
     return {**content, "isError": True} if is_error else content
 
@@ -139,7 +142,7 @@ def _search(pairs: Pairs, body: bytes) -> dict[str, Any]:
     shown = asked.query.begin + len(result.hits)
     if result.total > shown:
         lines += ["", f"{result.total - shown} more: use offset={shown}"]
-    return _content("\n".join(lines))
+    return _content("\n".join(lines), of=result.hits)
 
 
 def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
@@ -162,7 +165,8 @@ def _timeline(pairs: Pairs, body: bytes) -> dict[str, Any]:
     if found.anchor is None:
         return _content("\n".join(notes))
     hits = (*found.before, found.anchor, *found.after)
-    return _content("\n".join([f"Timeline around #{found.anchor.id}", *notes, "", *_table(hits, found.anchor)]))
+    lines = [f"Timeline around #{found.anchor.id}", *notes, "", *_table(hits, found.anchor)]
+    return _content("\n".join(lines), of=hits)
 
 
 def _anchor(given: str, viewer: Viewer) -> str | None:
@@ -262,7 +266,7 @@ def _observation(detail: MemoryDetail) -> dict[str, Any]:
         "type": memory.memory_type,
         "title": memory.title,
         "subtitle": memory.summary,
-        "narrative": memory.content,
+        "narrative": f"[{caution}]\n{memory.content}" if (caution := caution_of("", {memory.pk})) else memory.content,
         "facts": [],
         "concepts": [term.label for term in detail.concepts],
         "tags": memory.tags,

@@ -22,6 +22,7 @@ from explorer.markdown import render_marked
 from memories.models import Memory
 from memories.queries import visible_to
 from text.highlight import plain_title
+from text.steering import phrases_of
 
 # The time of a comparison grows with the square of its words.
 _COMPARED_WORDS = 1_500
@@ -141,6 +142,10 @@ def evidence_of(viewer: Viewer, shown: ShownSuggestion) -> Evidence:
     if row.kind in (Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED):
         memories = _memories(viewer, [row.subject_id, row.target_id], content=True)
         return Evidence(texts=_compared_texts(row, memories.get(row.subject_id or 0), memories.get(row.target_id or 0)))
+    if row.kind == Kind.MARKED:
+        memory = _memories(viewer, [row.subject_id], content=True).get(row.subject_id or 0)
+        phrases = phrases_of(memory.content) if memory else ()
+        return Evidence(texts=(_text(memory, "", with_marked(memory.shown_text, phrases)),) if memory else ())
     if row.kind == Kind.CATEGORY:
         texts = _compared_texts(row, _memories(viewer, [row.subject_id], content=True).get(row.subject_id or 0))
         near = dict(row.evidence.get("neighbours", []))

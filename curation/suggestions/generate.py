@@ -3,7 +3,6 @@
 A run updates open suggestions, leaves decided suggestions unchanged, and deletes open suggestions that no longer apply.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +10,6 @@ from itertools import islice
 from typing import TypeVar
 
 from django.conf import settings
-from django.db import transaction
 from django.utils import timezone
 
 from access.viewer import Viewer
@@ -19,16 +17,16 @@ from curation.suggestions.classifier import CategoryChoice, Classifier, members_
 from curation.suggestions.duplicate_memories import memory_pair_proposals
 from curation.suggestions.duplicate_names import concept_duplicate_proposals, entity_proposals, tag_proposals
 from curation.suggestions.key_concepts import concept_proposals
+from curation.suggestions.marked import marked_proposals
 from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.obsolete import withdraw_obsolete
-from curation.suggestions.proposals import NAME_KINDS, STATES, Kind, Proposal
+from curation.suggestions.proposals import NAME_KINDS, STATES, Kind, Proposal, write_proposals
 from curation.suggestions.services import REFUSALS, suggestion_accept
 from memories.embedding.models import Embedder, EmbedderUnavailableError, load_embedder
 from memories.embedding.query import ServingModel, serving_model
 from memories.invented_team import sample_projects
 from memories.models import Memory, Project
 from web.command_line import command
-from web.sql import fetch_column
 
 Item = TypeVar("Item")
 
@@ -38,20 +36,6 @@ _MAX_CATEGORIES = 3
 MIN_CONFIDENCE = 0.25
 # With fewer memories in categories, a project gets suggestions from the memories of all projects.
 _FEW_MEMBERS = 10
-
-# A proposal that is stored already is updated while it is open.
-_WRITE = """
-INSERT INTO curation_suggestion
-    (kind, project_id, fingerprint, subject_id, target_id, proposal, confidence, reason, evidence, state, is_automatic)
-SELECT kind, project_id, fingerprint, subject_id, target_id, proposal::jsonb, confidence, reason, evidence::jsonb,
-    'open', false
-FROM unnest(%s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::bigint[], %s::text[], %s::float8[], %s::text[],
-    %s::text[]) AS made (kind, project_id, fingerprint, subject_id, target_id, proposal, confidence, reason, evidence)
-ON CONFLICT (fingerprint) DO UPDATE SET subject_id = EXCLUDED.subject_id, target_id = EXCLUDED.target_id,
-    proposal = EXCLUDED.proposal, confidence = EXCLUDED.confidence, reason = EXCLUDED.reason,
-    evidence = EXCLUDED.evidence
-WHERE curation_suggestion.state = 'open'
-RETURNING xmax = 0"""
 
 
 class NothingEmbeddedError(Exception):
@@ -107,6 +91,8 @@ def suggest(
 
 
 def _proposals(kind: Kind, project: Project | None) -> Iterator[Proposal]:
+    if kind is Kind.MARKED:
+        return marked_proposals(project_id=project.pk if project else None)
     projects = [project] if project else list(Project.objects.order_by("id"))
     if kind is Kind.CATEGORY:
         return (one for each in projects for one in category_proposals(each))
@@ -237,30 +223,8 @@ def _states(proposals: Sequence[Proposal]) -> dict[str, str]:
     return dict(rows.values_list("fingerprint", "state"))
 
 
-@transaction.atomic
 def _write(proposals: Sequence[Proposal], counts: KindCounts) -> None:
-    # One order for all runs, so that concurrent runs cannot deadlock.
-    rows = sorted({one.fingerprint: one for one in proposals}.values(), key=lambda one: one.fingerprint)
-    if not rows:
-        return
-    columns = zip(
-        *(
-            (
-                row.kind.value,
-                row.project_id,
-                row.fingerprint,
-                row.subject_id,
-                row.target_id,
-                json.dumps(row.proposal, ensure_ascii=False),
-                row.confidence,
-                row.reason,
-                json.dumps(row.evidence, ensure_ascii=False),
-            )
-            for row in rows
-        ),
-        strict=True,
-    )
-    inserted = fetch_column(_WRITE, [list(column) for column in columns])
+    inserted = write_proposals(proposals)
     counts.new += sum(inserted)
     counts.known += len(inserted) - sum(inserted)
 

@@ -16,6 +16,7 @@ class Suggestion(models.Model):
     """
 
     class Kind(models.TextChoices):
+        MARKED = "marked", "Marked texts"
         CATEGORY = "category", "Categories"
         CONCEPT = "concept", "Concepts"
         ENTITY_DUPLICATE = "entity_duplicate", "Same entity"

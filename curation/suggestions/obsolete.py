@@ -39,7 +39,7 @@ class _Open(NamedTuple):
     def of_memories(self) -> tuple[int | None, ...]:
         """The memories that it is about."""
         match self.kind:
-            case Kind.CATEGORY | Kind.CONCEPT:
+            case Kind.CATEGORY | Kind.CONCEPT | Kind.MARKED:
                 return (self.subject_id,)
             case Kind.MEMORY_DUPLICATE | Kind.SUPERSEDED:
                 return (self.subject_id, self.target_id)

@@ -25,6 +25,7 @@ _ROLES = {
 }
 _CONFIDENCES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9)
 _QUESTIONS = {
+    Kind.MARKED: "May this text steer the model that reads it?",
     Kind.CATEGORY: "Does this memory belong in",
     Kind.CONCEPT: "Is this memory about",
     Kind.ENTITY_DUPLICATE: "Are these the same entity?",

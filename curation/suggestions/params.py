@@ -8,6 +8,7 @@ from curation.suggestions.models import Suggestion
 from web.params import Params, Text
 
 KindName = Literal[
+    "marked",
     "category",
     "concept",
     "entity_duplicate",

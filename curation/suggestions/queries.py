@@ -42,9 +42,10 @@ _KINDS_NAMED = {
     Kind.TAG_DUPLICATE: ("tag", "tag"),
     Kind.MEMORY_DUPLICATE: ("memory", "memory"),
     Kind.SUPERSEDED: ("memory", "memory"),
+    Kind.MARKED: ("memory", "mark"),
 }
 # Facets of their terms, whose values may be invisible to a viewer.
-_FACETS = {kind: target for kind, (_, target) in _KINDS_NAMED.items() if target != "memory"}
+_FACETS = {kind: target for kind, (_, target) in _KINDS_NAMED.items() if target not in ("memory", "mark")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,14 @@ class ShownSuggestion:
             return f"Keep “{self.target.short_name}”", f"Keep “{self.subject.short_name}”"
         if self.row.kind == Kind.MEMORY_DUPLICATE:
             return f"Keep #{self.target.id}", f"Keep #{self.subject.id}"
+        if self.row.kind == Kind.MARKED:
+            return "Yes: archive it", ""
         return "Mark the older one superseded" if self.row.kind == Kind.SUPERSEDED else "Accept", ""
+
+    @property
+    def refusal(self) -> str:
+        """The words on the button that rejects it."""
+        return "No: it is harmless" if self.row.kind == Kind.MARKED else "Reject"
 
 
 def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet[Suggestion]:
@@ -132,7 +140,7 @@ def visible_suggestions(viewer: Viewer, among: QuerySet[Suggestion]) -> QuerySet
     return among.alias(from_tag=FROM_TAG, into_tag=INTO_TAG).filter(
         # A target may come from other projects, or have left those of the viewer.
         Q(
-            Q(kind__in=[Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED])
+            Q(kind__in=[Kind.MARKED, Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED])
             | Q(kind=Kind.CATEGORY, evidence__elsewhere=False, target_id__in=visible[Kind.CATEGORY])
             | Q(Q(target_id=None) | Q(target_id__in=visible[Kind.CONCEPT]), kind=Kind.CONCEPT),
             project_id__in=viewer.project_ids,
@@ -388,7 +396,7 @@ def with_names(rows: Iterable[Suggestion], viewer: Viewer) -> list[ShownSuggesti
     terms = {kind.name: kind.terms(ids[kind.name]) for kind in VOCABULARIES.values()}
 
     def named(kind: str, pk: int | None, name: str, term_type: str = "") -> Named:
-        if kind == "tag":
+        if kind in ("tag", "mark"):
             return Named(kind, None, name)
         if kind == "memory":
             return Named(kind, pk, titles.get(pk or 0) or f"Memory {pk}")

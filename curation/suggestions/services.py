@@ -21,10 +21,11 @@ from curation.suggestions.models import Suggestion, SuggestionPolicy
 from curation.suggestions.params import ReviewQuery
 from curation.suggestions.proposals import NAME_KINDS, STATES, Kind
 from curation.suggestions.queries import contradicted, suggestions_matching, turned_round, visible_suggestions
+from memories.marks import judge_harmless
 from memories.models import Memory, Project
 from memories.refusals import ChangeRefusedError, MemoryNotFoundError, NotAllowedError
 from memories.resolve import RecordNames, names_ensure
-from memories.services import memory_classify, memory_restore
+from memories.services import memory_archive, memory_classify, memory_restore
 from memories.snapshot import Ref
 from memories.supersession import memory_supersede
 from web.errors import Refusal
@@ -156,6 +157,23 @@ def _revert_superseded(row: Suggestion, viewer: Viewer) -> None:
     memory_restore(memory_id=applied["memory"], viewer=viewer, reason="A suggestion undone.", despite_successor=True)
 
 
+def _apply_archive(row: Suggestion, viewer: Viewer, swap: bool, automatic: bool) -> AppliedChange:
+    memory_id = _subject(row)
+    state = Memory.objects.filter(pk=memory_id).values_list("state", flat=True).first()
+    if state not in STATES:
+        raise SuggestionRefusedError(f"#{memory_id} is {state or 'deleted'} now.")
+    memory_archive(memory_id=memory_id, viewer=viewer, reason=_why(row))
+    return {"memory": memory_id}
+
+
+def _revert_archive(row: Suggestion, viewer: Viewer) -> None:
+    memory_id = (row.applied or {})["memory"]
+    state = Memory.objects.filter(pk=memory_id).values_list("state", flat=True).first()
+    if state != Memory.State.ARCHIVED:
+        raise SuggestionRefusedError(f"#{memory_id} has been changed since: undo that first.")
+    memory_restore(memory_id=memory_id, viewer=viewer, reason="A suggestion undone.")
+
+
 def _why(row: Suggestion) -> str:
     return f"Suggestion {row.pk}: {row.reason}"[:1_000]
 
@@ -166,6 +184,7 @@ _ACTIONS: dict[
     **dict.fromkeys((Kind.CATEGORY, Kind.CONCEPT), (_apply_link, _revert_link)),
     **dict.fromkeys(_MERGED_KINDS, (_apply_merge, _revert_merge)),
     **dict.fromkeys((Kind.MEMORY_DUPLICATE, Kind.SUPERSEDED), (_apply_superseded, _revert_superseded)),
+    Kind.MARKED: (_apply_archive, _revert_archive),
 }
 """How each kind is applied (suggestion, viewer, swap, automatic), and how that is reverted."""
 
@@ -254,7 +273,10 @@ def suggestion_reject(
     row = _locked(suggestion_id, viewer)
     if row.state != State.OPEN:
         raise SuggestionRefusedError(f"Suggestion {row.pk} is already {row.state}.")
-    return _decide(row, State.REJECTED, "suggestion_reject", viewer, reason, together=together)
+    row = _decide(row, State.REJECTED, "suggestion_reject", viewer, reason, together=together)
+    if row.kind == Kind.MARKED:
+        judge_harmless(memory_id=_subject(row), viewer=viewer, reason=reason)
+    return row
 
 
 @transaction.atomic
@@ -266,8 +288,12 @@ def suggestion_undo(*, suggestion_id: int, viewer: Viewer) -> Suggestion:
     if row.state == State.ACCEPTED:
         _, revert = _ACTIONS[Kind(row.kind)]
         revert(row, viewer)
+    was_judged = row.kind == Kind.MARKED and row.state == State.REJECTED
     row.applied = None
-    return _decide(row, State.OPEN, "suggestion_undo", viewer, "")
+    row = _decide(row, State.OPEN, "suggestion_undo", viewer, "")
+    if was_judged:
+        judge_harmless(memory_id=_subject(row), viewer=viewer, is_harmless=False)
+    return row
 
 
 def suggestions_decide(

@@ -249,6 +249,8 @@ def _memory_hit(hit: Hit, result: SearchResult, site: str) -> MemoryHit:
         title=hit.title_text,
         snippet=hit.snippet_text,
         categories=[category.path for category in hit.categories],
+        trust=hit.trust.name.lower(),
+        marks=list(hit.marks),
         similar_to=hit.why.similar_to,
         why=_why(hit, result) if result.query.text else None,
         url=site + reverse("explorer:memory", args=[hit.id]),

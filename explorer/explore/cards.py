@@ -25,6 +25,7 @@ from search.unified.rows import EntityRef, Linked, UnifiedHit
 from search.unified.service import UnifiedResult
 from text.formatting import day_label, moment_label, number, plural, type_family
 from text.highlight import MarkedText, plain_parts, plain_title
+from text.steering import marks_text
 
 _TAGS_SHOWN = 5
 _AUTHORS_SHOWN = 2
@@ -60,6 +61,8 @@ class HitCard(NamedTuple):
     similar: tuple["HitCard", ...] = ()
     recalled: str = ""
     """How often it was recalled, in a search by recalls."""
+    mark: str = ""
+    """Why its text may steer a model that reads it."""
 
 
 def build_cards(
@@ -126,6 +129,7 @@ def build_card(
         why=explain(hit, query, result.min_similarity) if opened is None or f"why-{hit.id}" in opened else (),
         similar_to=Link(f"#{like}", memory_url(like, query)) if (like := hit.why.similar_to) is not None else None,
         recalled=_recalled(hit) if query.depends_on_recalls else "",
+        mark=marks_text(hit.marks),
     )
 
 

@@ -9,6 +9,8 @@ from pydantic import BaseModel, Field, create_model
 
 from explorer.explore.timeline_api import IndexRow, QueryWarning
 from explorer.links import explore_url
+from memories.marks import MARKS
+from memories.trust import TRUST
 from search.facets import FACETS
 from search.query import SearchQuery
 from search.result import Hit
@@ -89,6 +91,8 @@ class MemoryHit(BaseModel):
     importance: float | None
     superseded_by: int | None
     recalls: int = Field(description="How often it was recalled.")
+    trust: str = Field(description=TRUST)
+    marks: list[str] = Field(description=MARKS)
     score: float | None = Field(
         description="Comparable within one reply; null unless ranked, for who may see all projects."
     )

@@ -19,6 +19,7 @@ from access.keys import ApiRequest, allowed, callers, known_viewer
 from access.viewer import Viewer
 from explorer.status.reads import SiteStatus, site_status
 from memories.history import rivals_of, superseded_by
+from memories.marks import MARKS
 from memories.models import Memory
 from memories.queries import MemoryDetail, MemoryTitle, memory_details, memory_version
 from memories.recalls import record_opening
@@ -26,6 +27,7 @@ from memories.records import MemoryChanges, MemoryId, Slug100, StrictMemoryRecor
 from memories.refusals import MemoryNotFoundError
 from memories.services import memory_create, memory_delete, memory_link, memory_restore, memory_update
 from memories.supersession import ANY_VERSION
+from memories.trust import TRUST, trust_of
 from search.engines import index_health
 from search.similar import near_duplicates
 from web.errors import GUARDED, ApiError, errors
@@ -186,6 +188,8 @@ class MemoryReply(BaseModel):
     source: str
     source_uri: str
     external_id: str
+    trust: str = Field(description=TRUST)
+    marks: list[str] = Field(description=MARKS)
     batch_id: int | None = Field(description="The import that brought it (`import=`); null if it was written here.")
     created_at: datetime
     happened_at: datetime | None
@@ -510,7 +514,11 @@ def written_reply(memory: Memory, viewer: Viewer, request: HttpRequest) -> Writt
 
 
 # Columns of a memory that its reply has under the same name.
-_COLUMNS = [f.name for f in Memory._meta.concrete_fields if f.name in MemoryReply.model_fields and not f.is_relation]
+_COLUMNS = [
+    f.name
+    for f in Memory._meta.concrete_fields
+    if f.name in MemoryReply.model_fields and not f.is_relation and f.name != "trust"
+]
 
 
 def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
@@ -518,6 +526,8 @@ def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
     return MemoryReply(
         **{name: getattr(memory, name) for name in _COLUMNS},
         batch_id=memory.batch_id,
+        trust=trust_of(memory).name.lower(),
+        marks=list(detail.marks),
         pinned_for=detail.pinned_for,
         url=memory_address(memory.pk, request),
         version=memory_version(memory),

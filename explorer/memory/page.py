@@ -6,8 +6,9 @@ from datetime import date, datetime, tzinfo
 from functools import cached_property
 from itertools import groupby, islice
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
+from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from access.viewer import Viewer
@@ -37,10 +38,12 @@ from memories.queries import (
     embedded_texts,
     memory_version,
 )
+from memories.trust import TRUST_NOTE, trust_of
 from search.query import SearchQuery
 from search.similar import SharedTerms, SimilarMemory, SimilarResult
 from text.formatting import day_label, local_time, moment_label, verb_text
 from text.highlight import title_or_number
+from text.steering import marks_text
 
 _DAYS_AROUND = 3
 
@@ -192,6 +195,17 @@ class MemoryPage:
         return [fact for fact in _provenance(self.detail, self.import_name) if fact.values]
 
     @property
+    def mark(self) -> str:
+        """Why the text may steer a model that reads it; empty if nothing is wrong, or somebody judged so."""
+        return marks_text(self.detail.marks)
+
+    @property
+    def mark_url(self) -> str:
+        """Where marked texts of its project are decided."""
+        query = {"kind": "marked", "project": self.detail.memory.project.slug}
+        return f"{reverse('suggestions:review')}?{urlencode(query)}"
+
+    @property
     def links(self) -> list[tuple[str, list[ResolvedLink]]]:
         """Links of the record by relation."""
         ordered = sorted(self.detail.links, key=lambda link: link.rel)
@@ -292,6 +306,7 @@ def _provenance(detail: MemoryDetail, import_name: str) -> Iterable[MemoryFact]:
         if session
         else (),
     )
+    yield MemoryFact("Trust", (FactValue(f"words {trust_of(memory).label}", note=TRUST_NOTE),))
     yield MemoryFact("Source", _filters("source", [memory.source]))
     yield MemoryFact("Original", (_address(memory.source_uri),) if memory.source_uri else ())
     yield MemoryFact("Original id", (FactValue(memory.external_id),) if memory.external_id else ())

@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('memories', '0012_secrets_of_projects'),
+        ('memories', '0014_marks_of_memories'),
     ]
 
     operations = [

@@ -59,6 +59,7 @@ NOT_EXPORTED = {
     "categories.CategoryVector": _OF_MODEL,
     "categories.RelationshipVector": _OF_MODEL,
     "memories.Corpus": _OF_INDEX,
+    "memories.MemoryMark": "the texts of a copy are looked at again, and a person is asked again",
     "memories.OutboxEntry": _OF_INDEX,
     "memories.VectorChange": _OF_INDEX,
     "auth.User": "rows have the names of people; their accounts stay where they are",

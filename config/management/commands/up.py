@@ -32,6 +32,7 @@ from memories import recalls
 from memories.embedding.installation import can_install
 from memories.embedding.models import missing_packages
 from memories.invented_team import SAMPLE
+from memories.marks import is_marking_due
 from memories.models import Memory, Project
 from search.engines.index import follower as indexer
 from search.engines.index import store
@@ -40,7 +41,7 @@ from search.engines.index.outbox import backlog
 from search.warmup import answer_once
 from transfer.follow.process import follower_started
 from web.command_line import documentation, local_command
-from web.processes import SupervisedProcess, limit_heaps, supervise
+from web.processes import SupervisedProcess, limit_heaps, start_once, supervise
 from web.serving import CannotListenError, address_file, is_loopback, listen, serve, site_address, stop_signals
 from web.version import VERSION
 
@@ -184,6 +185,9 @@ class Command(BaseCommand):
             if missing:
                 self.say("Search by meaning is being installed meanwhile; until it is there, words find.")
             start(SupervisedProcess(["worker", "--skip-checks"], "Nothing is embedded"))
+
+        if is_marking_due():
+            start_once(["mark_memories"])
 
     def prepare(self) -> None:
         executor = MigrationExecutor(connection)
