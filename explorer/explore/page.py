@@ -121,6 +121,8 @@ class ExplorerContext:
     problems: Sequence[Notice] = ()
     """Notices about parameters that cannot be read; `notes` are others."""
     notes: Sequence[Notice] = ()
+    offers: Sequence[WordOffer[PageQuery]] = ()
+    """Filters that the words of the text may mean."""
     typed: Sequence[str] = ()
     """Typed filters that are not applied yet."""
     best: UnifiedHit | None = None
@@ -306,8 +308,13 @@ class ExplorerContext:
 
     @cached_property
     def notices(self) -> tuple[Notice, ...]:
-        warnings = (_warning_notice(self.query, self.answer.pages, warning) for warning in self.result.warnings)
-        return (*self.problems, *self.notes, *warnings, *_scope_notice(self.query))
+        offered = {pair for one in self.offers for pair in one.pairs}
+        warnings = (
+            _warning_notice(self.query, self.answer.pages, warning)
+            for warning in self.result.warnings
+            if not offered.intersection((warning.parameter, name) for name in warning.did_you_mean)
+        )
+        return (*self.problems, *_offer_notices(self.offers), *self.notes, *warnings, *_scope_notice(self.query))
 
     @cached_property
     def plot(self) -> Plot | None:
@@ -452,7 +459,7 @@ def typed_notices(understood: Understood[PageQuery]) -> tuple[Notice, ...]:
     return tuple(Notice(f"“{part}” is searched for as text: {reason}") for part, reason in understood.unread)
 
 
-def offer_notices(offers: Iterable[WordOffer[PageQuery]]) -> tuple[Notice, ...]:
+def _offer_notices(offers: Iterable[WordOffer[PageQuery]]) -> tuple[Notice, ...]:
     """A notice with the filters that words of the text may mean; none without any."""
     links = tuple(
         Link(

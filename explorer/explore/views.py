@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from access.viewer import Viewer
 from explorer.explore.answer import FIRST, LAST, ExploreRequest, PageAnswer, answer, panel_url, place_in_answer
-from explorer.explore.page import ExplorerContext, Notice, offer_notices, problem_notices, typed_notices
+from explorer.explore.page import ExplorerContext, Notice, problem_notices, typed_notices
 from explorer.history.page import HistoryPage, read_history
 from explorer.http import (
     PageRequest,
@@ -120,7 +120,8 @@ def explore(request: PageRequest) -> HttpResponse:
         asked.query,
         found,
         (*problem_notices(asked.problems), *missing),
-        notes=(*offer_notices(offer_filters(asked.query, viewer)), *typed_notices(asked.understood)),
+        notes=typed_notices(asked.understood),
+        offers=offer_filters(asked.query, viewer),
         typed=asked.understood.typed if asked.is_typing else (),
         best=None if is_map or asked.is_typing else found.best_known(viewer),
         may_write="write" in viewer.scopes,

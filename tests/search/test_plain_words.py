@@ -153,6 +153,8 @@ def test_the_page_offers_where_nothing_is_found_and_says_the_key(team):
     assert "Nothing matches" in page
     assert "data-offer href=" in page
     assert "author: Zelda Quist (1)" in page
+    # It is said once.
+    assert "No memory contains" not in page
     assert "Alt+Enter" in page
     assert "data-offer" not in html_of(owner.get("/explore/?q=kettle"))
 
