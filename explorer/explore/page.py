@@ -55,6 +55,7 @@ from search.unified.rows import UnifiedHit
 from search.why_not import Check, WhyNot
 from text.formatting import listed, memories, number, plural, spoken_number
 from text.highlight import plain_title
+from web.params import Pair
 from web.validation import Problem
 
 _PAGE_SIZES = (25, 50, 100)
@@ -79,6 +80,10 @@ MODE_LABELS = {
 VIEW_LABELS = {View.LIST: "List", View.COMPACT: "Compact", View.TABLE: "Table", View.MAP: "Map"}
 # The other modes are for agents; a page offers one only if its URL selects it.
 _MODES_OFFERED = (Mode.HYBRID, Mode.KEYWORD, Mode.SEMANTIC, Mode.UNIFIED)
+
+
+# The key that takes the first filter offered.
+_TAKE = "Alt+Enter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,13 +313,12 @@ class ExplorerContext:
 
     @cached_property
     def notices(self) -> tuple[Notice, ...]:
-        offered = {pair for one in self.offers for pair in one.pairs}
-        warnings = (
-            _warning_notice(self.query, self.answer.pages, warning)
-            for warning in self.result.warnings
-            if not offered.intersection((warning.parameter, name) for name in warning.did_you_mean)
-        )
-        return (*self.problems, *_offer_notices(self.offers), *self.notes, *warnings, *_scope_notice(self.query))
+        warnings = [
+            _warning_notice(self.query, self.answer.pages, warning, self.offers) for warning in self.result.warnings
+        ]
+        # One that a warning names already is not repeated.
+        offers = () if any(notice.key for notice in warnings) else _offer_notices(self.offers)
+        return (*self.problems, *offers, *self.notes, *warnings, *_scope_notice(self.query))
 
     @cached_property
     def plot(self) -> Plot | None:
@@ -469,7 +473,7 @@ def _offer_notices(offers: Iterable[WordOffer[PageQuery]]) -> tuple[Notice, ...]
         )
         for one in offers
     )
-    return (Notice("Did you mean", links=links, key="Alt+Enter"),) if links else ()
+    return (Notice("Did you mean", links=links, key=_TAKE),) if links else ()
 
 
 def problem_notices(problems: Iterable[Problem]) -> tuple[Notice, ...]:
@@ -498,8 +502,10 @@ def _named_link(query: SearchQuery, term: NamedTerm) -> Link:
     return Link(label, url, f"{label} {count}: show the memories that carry it", count=count)
 
 
-def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> Notice:
-    """A warning, with its suggestions as links."""
+def _warning_notice(
+    query: SearchQuery, pages: int, warning: SearchWarning, offers: Sequence[WordOffer[PageQuery]]
+) -> Notice:
+    """A warning, with its suggestions as links. It has the key if these are what is offered."""
     links: tuple[Link, ...] = ()
     if warning.parameter in FACET:
         # Without a selection in the facet, the suggestion is about the words of the text.
@@ -525,7 +531,12 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
         warning.message,
         suggestion="Did you mean" if links else did_you_mean_text(warning.did_you_mean),
         links=links,
+        key=_TAKE if len(offers) == 1 and set(offers[0].pairs) <= set(_suggested(warning)) else "",
     )
+
+
+def _suggested(warning: SearchWarning) -> Iterable[Pair]:
+    return ((warning.parameter, name) for name in warning.did_you_mean)
 
 
 def _scope_notice(query: SearchQuery) -> tuple[Notice, ...]:

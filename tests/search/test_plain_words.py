@@ -152,9 +152,12 @@ def test_the_page_offers_where_nothing_is_found_and_says_the_key(team):
     page = html_of(owner.get("/explore/?q=Zelda+Quist&mode=keyword"))
     assert "Nothing matches" in page
     assert "data-offer href=" in page
-    assert "author: Zelda Quist (1)" in page
-    # It is said once.
-    assert "No memory contains" not in page
+    assert "1 memory has the author with that name" in page
+    # Once is enough.
+    assert "author: Zelda Quist (1)" not in page
+    page = html_of(owner.get("/explore/?q=Hannah+Okafor+March&mode=keyword"))
+    assert "author: Hannah Okafor · March 2026 (1)" in page
+    assert page.count("Alt+Enter") == 1
     assert "Alt+Enter" in page
     assert "data-offer" not in html_of(owner.get("/explore/?q=kettle"))
 
