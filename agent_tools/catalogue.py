@@ -57,7 +57,7 @@ _INDEX = _fields(numbers="id", texts="title date updated type project state")
 _WHOLE = _INDEX | _fields(
     numbers="superseded_by",
     texts="version trust agent source summary content",
-    lists="marked tags categories concepts entities authors links",
+    lists="marked tags categories concepts entities authors links properties",
 )
 # Without the id, which is a number for a memory, and has its kind before it for anything else.
 _UNIFIED = _fields(texts="kind title text date type project see", fractions="score", lists="related same")

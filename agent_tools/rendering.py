@@ -285,6 +285,7 @@ def whole_memory(detail: MemoryDetail) -> dict[str, CellValue]:
         "agent": memory.agent,
         "source": memory.source_uri or memory.source,
         "links": [f"{x.rel} {f'#{x.memory.id}' if x.memory else x.target}" for x in detail.links],
+        "properties": [f"{name}: {', '.join(values)}" for name, values in detail.properties.items()],
         "summary": memory.summary,
         "content": memory.content,
     }

@@ -34,6 +34,8 @@ from explorer.graph.labels import AroundRequest, PathRequest
 from explorer.graph.neighbourhood import Edge, Neighbourhood, NodeDetail, node_detail, node_neighbourhood
 from explorer.graph.path_page import NodePath, find_path
 from explorer.graph.queries import CONCEPT, ENTITY, NodeKind
+from memories.invented_team import sample_beside_others
+from memories.models import Project
 from search.facets import FACET
 from search.listings import facet_page
 from search.query import SearchQuery
@@ -66,7 +68,7 @@ def list_values(arguments: Arguments, viewer: Viewer) -> str:
         raise wrong_argument("facet", wrong, f"write one of {', '.join(FACET)}")
     pairs = with_size(pairs_of_arguments(rest), _VALUES)
     listing, query = FacetListing.with_query(pairs)
-    query = count_results(query, pairs)
+    query, of_sample = _without_sample(count_results(query, pairs), viewer)
     found = facet_page(query, spec.key, listing, viewer)
     facet = found.facet
     head: dict[str, Any] = {
@@ -78,6 +80,8 @@ def list_values(arguments: Arguments, viewer: Viewer) -> str:
         **scope_line(query, [spec.key]),
     }
     head |= warning_lines(found.warnings)
+    if of_sample:
+        head["left_out"] = f"the sample: name {' or '.join(of_sample)} as project for its values"
     if facet.unavailable:
         head["unavailable"] = facet.unavailable
     is_table = options.format == "toon"
@@ -88,6 +92,15 @@ def list_values(arguments: Arguments, viewer: Viewer) -> str:
     return render_rows(
         head, "values", rows, options, lambda n: f"raise it, or ask for limit={max(n, 1)} and further pages"
     )
+
+
+def _without_sample(query: SearchQuery, viewer: Viewer) -> tuple[SearchQuery, tuple[str, ...]]:
+    """The query without the projects of the sample, and these; unless it chooses projects or imports."""
+    if query.selection("project").restricts or query.selection("import").restricts:
+        return query, ()
+    named = Project.objects.filter(pk__in=sample_beside_others(viewer)).order_by("slug")
+    slugs = tuple(named.values_list("slug", flat=True))
+    return (query.with_(not_project=slugs) if slugs else query), slugs
 
 
 # --- one concept or entity, and what links two -------------------------------------------------------------------

@@ -10,6 +10,7 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from config.api import api
 from home import views as home
+from home.secrets_views import secrets
 from web.exchange import current_id
 
 admin.autodiscover()
@@ -39,6 +40,7 @@ handler400, handler500 = bad_request, server_error
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.home, name="home"),
+    path("settings/secrets/", secrets, name="secrets"),
     path("favicon.ico", favicon),
     path("", include("access.urls")),
     path("", include("explorer.urls")),

@@ -157,7 +157,8 @@ def _set_authors(operation: Retag, memory_id: int, row: _Row) -> None:
     authors[place:place] = operation.add_authors
     known: dict[str, str] = {}
     for name in authors:
-        if name.casefold() not in gone:
+        # One that is written otherwise takes the place of its former spelling.
+        if name in operation.add_authors or name.casefold() not in gone:
             known.setdefault(name.casefold(), name)
     if len(known) > MOST_AUTHORS:
         reason = f"#{memory_id} would have {len(known):,} authors; up to {MOST_AUTHORS:,} may be."

@@ -11,6 +11,7 @@ from django.db.models import Q
 from categories.kinds import VOCABULARIES
 from categories.models import Relationship
 from categories.searched_terms import SEARCHED_KINDS, terms_refresh
+from memories.properties import OWN_PROPERTIES, words_of
 from memories.terms import MemoryText, memories_terms
 from web.sql import execute, fetch, fetch_column
 
@@ -126,16 +127,17 @@ def _texts(block: Sequence[tuple[int, list[str]]]) -> list[MemoryText]:
     """The searched text of memories, with their new tags."""
     rows = fetch(
         "SELECT memory.id, memory.title, memory.summary, memory.external_id, memory.content, project.language,"
-        " ARRAY(SELECT target FROM memories_memorylink link WHERE link.memory_id = memory.id ORDER BY ordinal)"
+        " ARRAY(SELECT target FROM memories_memorylink link WHERE link.memory_id = memory.id ORDER BY ordinal),"
+        f" memory.raw -> '{OWN_PROPERTIES}'"
         " FROM memories_memory memory JOIN memories_project project ON project.id = memory.project_id"
         " WHERE memory.id = ANY(%s)",
         [[memory_id for memory_id, _ in block]],
     )
     found = {row[0]: row[1:] for row in rows}
     return [
-        MemoryText(title, tuple(tags), summary, external_id, tuple(targets), content, language)
+        MemoryText(title, tuple(tags), summary, external_id, tuple(targets), content, language, words_of(own))
         for memory_id, tags in block
-        for title, summary, external_id, content, language, targets in [found[memory_id]]
+        for title, summary, external_id, content, language, targets, own in [found[memory_id]]
     ]
 
 

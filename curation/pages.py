@@ -120,6 +120,12 @@ class RetagPage:
             held = self.held.get("author", ()) if name == "author" else ()
             yield name, label, [self.form[field] for field in fields], held
 
+    def is_open(self, part: str, plural: str = "") -> bool:
+        """Whether a part of the form is open: the one to begin with, and each in which something is written."""
+        own = PARTS_OF_FIELDS[part][1] if part in PARTS_OF_FIELDS else (f"add_{plural}", f"remove_{plural}")
+        names = (*own, *_BESIDE.get(part, ()))
+        return part == self.begin or any(self.form.data.get(name) for name in names)
+
     def removed(self, plural: str) -> Sequence[str]:
         """The terms that were ticked to be removed."""
         data = self.form.data
@@ -237,6 +243,8 @@ PARTS_OF_FIELDS = {
     "author": ("Authors", ("add_authors", "set_authors")),
     "state": ("State", ("set_state", "reason")),
 }
+# Fields in a part besides those that add and remove.
+_BESIDE = {"category": ("set_category",), "author": ("remove_authors",)}
 _PARTS = {"tag": "Tags", "category": "Category", "concept": "Concepts", "entity": "Entities"}
 _HELD_SHOWN = 12
 _SAMPLES = 5

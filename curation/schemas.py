@@ -377,8 +377,8 @@ class Retag(Operation):
             raise refuse("shift_date: cannot be combined with a date that is set")
         if self.set_authors and (self.add_authors or self.remove_authors):
             raise refuse("set_authors: cannot be combined with adding or removing authors")
-        added = {name.casefold() for name in self.add_authors}
-        if both := [name for name in self.remove_authors if name.casefold() in added]:
+        # Another spelling of the same name may take its place.
+        if both := [name for name in self.remove_authors if name in self.add_authors]:
             raise refuse(f"add_authors: “{both[0]}” is both added and removed")
         if self.merge_into is not None and len(named) > 1:
             raise refuse("merge_into: cannot be combined with other changes")

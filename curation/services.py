@@ -35,6 +35,7 @@ from curation.suggestions.obsolete import accepted_as, reopen, withdraw_settled
 from curation.undo import UndoRefusedError, revert
 from curation.working_copy import ColumnEdit, CurationRefusedError, StateChange, TermRef
 from memories.changes import Kind, changes_record_left, changes_record_many, kind_of_values
+from memories.link_targets import dangling_links, names_of_memories, set_targets
 from memories.models import Memory
 from memories.storage import corpus_bump, outbox_stamp
 from web.errors import Refusal
@@ -273,6 +274,8 @@ def _write(operation: Operation, prepared: PreparedOperation, viewer: Viewer) ->
         journal.set_state(change)
     if edits:
         journal.set_columns(edits)
+        left = [edit.memory_id for edit in edits if "project_id" in edit.after]
+        set_targets(dangling_links(left, names_of_memories(left)), viewer)
     curation.terms = sorted(_changed_terms(prepared, journal))
     curation.save(update_fields=["terms"])
     refresh_search_terms(journal.term_ids(prepared.changes))

@@ -12,6 +12,7 @@ urlpatterns = [
     path("curate/", views.log, name="log"),
     path("curate/retag/", views.retag, name="retag"),
     path("curate/remove-tags/", views.remove_tags, name="remove_tags"),
+    path("curate/authors/", views.authors, name="authors"),
     path("curate/new-category/", views.new_category, name="new_category"),
     path("curate/split/", views.split, name="split"),
     path("curate/undo/<int:curation_id>/", views.undo, name="undo"),

@@ -33,9 +33,10 @@ from curation.undo import UndoRefusedError
 from curation.working_copy import CurationRefusedError
 from explorer.explore.page import Notice, problem_notices
 from explorer.http import page_viewer, private, read_query, return_url
-from explorer.links import explore_url
+from explorer.links import explore_url, values_url
 from memories.models import Memory
 from memories.records import normalise_tag
+from search.query import SearchQuery
 from web.params import pairs_of
 
 View = Callable[..., HttpResponse]
@@ -216,6 +217,24 @@ def remove_tags(request: HttpRequest, viewer: Viewer) -> HttpResponse:
     states = [("state", state) for state in Memory.State.values]
     named = [(field, tag) for field in ("tag", "remove_tags") for tag in tags]
     asked = [*named, *states, *([("next", next_url)] if next_url else [])]
+    return HttpResponseRedirect(f"{reverse('curation:retag')}?{urlencode(asked)}")
+
+
+@require_safe
+@writers_only
+def authors(request: HttpRequest, viewer: Viewer) -> HttpResponse:
+    """Ask for one name for some authors, and lead to the preview of all their memories with it, in every state."""
+    named, next_url = list(dict.fromkeys(request.GET.getlist("author"))), return_url(request)
+    if not named:
+        messages.info(request, "Tick the authors first.")
+        return HttpResponseRedirect(next_url or values_url("author", SearchQuery()))
+    name = " ".join(request.GET.get("name", "").split())
+    if not name:
+        context = {"authors": named, "next_url": next_url, "asked": "name" in request.GET}
+        return render(request, "curation/authors.html", context, status=422 if context["asked"] else 200)
+    chosen = [("author", one) for one in named] + [("state", state) for state in Memory.State.values]
+    changes = [("add_authors", name), *(("remove_authors", one) for one in named if one != name)]
+    asked = [*chosen, *changes, *([("next", next_url)] if next_url else [])]
     return HttpResponseRedirect(f"{reverse('curation:retag')}?{urlencode(asked)}")
 
 

@@ -102,7 +102,9 @@ def removal_url(kind: str) -> str:
 
 
 def merge_url(kind: str) -> str:
-    """The page that merges several terms, for curators; empty for facets that are no vocabulary."""
+    """The page that merges several terms or authors, for curators; empty for other facets."""
+    if kind == "author":
+        return path_of("curation:authors")
     return path_of("curation:merge", kind) if kind in TERM_KINDS else ""
 
 

@@ -2,9 +2,8 @@
 
 import posixpath
 import re
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -19,13 +18,32 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 
+from explorer.note_marks import add_note_marks
 from text.highlight import plain_title
+from text.wiki_links import WIKI_LINK, name_key
 
 _TAGS = {
-    *("p", "br", "hr", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em", "strong", "s", "a", "div"),
+    *("p", "br", "hr", "h2", "h3", "h4", "h5", "h6", "blockquote", "pre", "code", "em", "strong", "s", "mark", "a"),
+    "div",
     *("ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td"),
 }
-_ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "th": {"align"}, "td": {"align"}, "div": {"class", "tabindex"}}
+_ATTRIBUTES = {
+    "a": {"href", "title"},
+    "ol": {"start"},
+    "th": {"align"},
+    "td": {"align"},
+    "div": {"class", "tabindex"},
+    "blockquote": {"class"},
+    "p": {"class"},
+    "li": {"class"},
+}
+# The values that attributes of elements may have.
+_OWN_VALUES = {
+    "div": {("class", "wide"), ("class", "embed"), ("tabindex", "0")},
+    "blockquote": {("class", "callout")},
+    "p": {("class", "callout-title")},
+    "li": {("class", "task")},
+}
 # A longer text would take seconds to render, and is shown verbatim.
 _LONGEST_MARKDOWN = 100_000
 _SCHEMES = {"http", "https", "mailto"}
@@ -34,9 +52,6 @@ _BEGIN, _END = "\ufdd0", "\ufdd1"
 _NO_MARKS = dict.fromkeys(map(ord, (_BEGIN, _END)))
 _ENCODED = re.compile("|".join(quote(mark) for mark in (_BEGIN, _END)), re.IGNORECASE)
 _WORD = re.compile(r"\w+://\S*|\w+")
-_WIKI_LINK = re.compile(
-    r"!?\[\[(?P<target>[^\[\]|#\n]{1,500})(?P<part>#[^\[\]|\n]{0,500})?(?:\|(?P<shown>[^\[\]\n]{0,500}))?\]\]"
-)
 _TAG = re.compile(r'<(?:"[^"]*"|[^>"])*>')
 
 
@@ -54,6 +69,8 @@ class EmbeddedNote:
     text: str
     about: str = ""
     is_cut: bool = False
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """The pages of the memories that its own text names."""
 
 
 def render_markdown(
@@ -67,7 +84,7 @@ def render_markdown(
     """HTML that cannot run scripts, load resources, or imitate the page. A first heading like `title` is left out; the
     highest of the others is of the level `highest`.
 
-    `notes` are the pages of other memories by the names, as `note_key` has them, that links between notes may have;
+    `notes` are the pages of other memories by the names, as `name_key` has them, that links between notes may have;
     `embedded` are those of them that `![[Note]]`, in a paragraph of its own, shows in place.
     """
     if len(text) > _LONGEST_MARKDOWN:
@@ -113,18 +130,13 @@ def _opens_with(title: str, tokens: Sequence[Token]) -> bool:
     return len(tokens) > 3 and tokens[0].type == "heading_open" and plain_title(tokens[1].content) == title
 
 
-def note_key(name: str) -> str:
-    """A name as links between notes are compared."""
-    return unicodedata.normalize("NFC", name.strip()).casefold()
-
-
 def _link_notes(tokens: Iterable[Token], notes: Mapping[str, str]) -> None:
     """Give relative links to the files of other notes the addresses of their memories."""
     for token in tokens:
         if token.type != "link_open" or not token.attrs.get("href"):
             continue
         target = urlsplit(str(token.attrs["href"]))
-        path = note_key(unquote(target.path))
+        path = name_key(unquote(target.path))
         if not target.scheme and not target.netloc and path.endswith((".md", ".markdown")):
             url = notes.get(posixpath.normpath(path).lstrip("./")) or notes.get(posixpath.basename(path))
             token.attrs["href"] = url or token.attrs["href"]
@@ -132,8 +144,8 @@ def _link_notes(tokens: Iterable[Token], notes: Mapping[str, str]) -> None:
 
 def embedded_names(text: str) -> list[str]:
     """The names of the notes that a text shows in place, if they are known: at most `MOST_EMBEDDED`."""
-    names = (match["target"] for match in _WIKI_LINK.finditer(text) if match[0][0] == "!")
-    return list(dict.fromkeys(map(note_key, names)))[:MOST_EMBEDDED]
+    names = (match["target"] for match in WIKI_LINK.finditer(text) if match[0][0] == "!")
+    return list(dict.fromkeys(map(name_key, names)))[:MOST_EMBEDDED]
 
 
 def _with_embedded(
@@ -148,7 +160,7 @@ def _with_embedded(
             continue
         parts = _embedded_parts(tokens[place + 1].content, embedded, room) if token.type == "paragraph_open" else []
         for note, text in parts:
-            found += _tokens_of_note(note, text, notes)
+            found += _tokens_of_note(note, text, {**notes, **note.notes})
         if parts:
             # A paragraph is three tokens.
             left, room = 2, room - len(parts)
@@ -164,8 +176,8 @@ def _embedded_parts(paragraph: str, embedded: Mapping[str, EmbeddedNote], most: 
         return []
     found: list[tuple[EmbeddedNote, str]] = []
     for line in lines:
-        match = _WIKI_LINK.fullmatch(line.strip())
-        note = embedded.get(note_key(match["target"])) if match and match[0][0] == "!" else None
+        match = WIKI_LINK.fullmatch(line.strip())
+        note = embedded.get(name_key(match["target"])) if match and match[0][0] == "!" else None
         text = note_part(note.text, match["part"] or "") if match and note else None
         if note is None or text is None:
             return []
@@ -191,7 +203,7 @@ def _tokens_of_note(note: EmbeddedNote, text: str, notes: Mapping[str, str]) -> 
 
 def note_part(text: str, part: str) -> str | None:
     """The section of a text below a heading (`#Heading`), or a block by its id (`#^id`). None if there is none."""
-    wanted = note_key(part.rpartition("#")[2])
+    wanted = name_key(part.rpartition("#")[2])
     if not wanted:
         return text
     if wanted.startswith("^"):
@@ -199,7 +211,7 @@ def note_part(text: str, part: str) -> str | None:
         own = re.compile(rf"(?:^|\s){re.escape(wanted)}\s*$", re.IGNORECASE)
         return next((own.sub("", block) for block in blocks if own.search(block) and own.sub("", block).strip()), None)
     headings = [
-        (token.map[0], int(token.tag[1]), note_key(plain_title(inline.content)))
+        (token.map[0], int(token.tag[1]), name_key(plain_title(inline.content)))
         for token, inline in pairwise(_MARKDOWN.parse(text))
         if token.type == "heading_open" and token.level == 0 and token.map
     ]
@@ -213,8 +225,8 @@ def note_part(text: str, part: str) -> str | None:
 
 def _wiki_link(state: StateInline, silent: bool) -> bool:
     """`[[Note]]`, `[[Note#part|shown]]` and `![[Note]]` as links, if the note is known; a picture by its name."""
-    match = _WIKI_LINK.match(state.src, state.pos) if state.src[state.pos] in "[!" else None
-    url = state.env.get("notes", {}).get(note_key(match["target"].rstrip("\\"))) if match else None
+    match = WIKI_LINK.match(state.src, state.pos) if state.src[state.pos] in "[!" else None
+    url = state.env.get("notes", {}).get(name_key(match["target"])) if match else None
     if match and url is None and match[0][0] == "!" and _PICTURE.fullmatch(match["target"].strip()):
         if not state.env.get("names_pictures"):
             return False
@@ -233,8 +245,8 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
 
 
 def _only_own_attributes(own: Collection[str], tag: str, attribute: str, value: str) -> str | None:
-    if tag == "div":
-        return value if (attribute, value) in {("class", "wide"), ("class", "embed"), ("tabindex", "0")} else None
+    if tag in _OWN_VALUES:
+        return value if (attribute, value) in _OWN_VALUES[tag] else None
     if attribute == "align":
         return value if value in {"left", "center", "right"} else None
     if attribute == "href" and value not in own and not urlsplit(value).scheme:
@@ -286,6 +298,7 @@ def _markdown() -> MarkdownIt:
     for name, rule in rules.items():
         markdown.add_render_rule(name, rule)
     markdown.inline.ruler.before("link", "wiki_link", _wiki_link)
+    add_note_marks(markdown)
     return markdown
 
 

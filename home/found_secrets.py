@@ -58,7 +58,7 @@ class SecretsBusyError(Refusal):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SecretPlace:
     """A row that holds a secret: the word for it, its number, its columns, and the memory that it is about."""
 
     word: str
@@ -77,7 +77,7 @@ class FoundSecret:
     mark: str
     rows: int = 0
     since: str = ""
-    places: list[Place] = field(default_factory=list)
+    places: list[SecretPlace] = field(default_factory=list)
     reads: int = 0
     reads_by_agents: int = 0
     last_read: str = ""
@@ -90,7 +90,7 @@ class FoundSecret:
 
 
 @dataclass(slots=True)
-class Look:
+class SecretsLook:
     """All that one look has found. `rows` are those that were read; those of `more` secrets are not listed."""
 
     at: str
@@ -129,9 +129,9 @@ def check_may_administer(viewer: Viewer) -> None:
 
 def look_for_secrets(
     *, project: str = "", progress: Progress = lambda word, done, total: None, seen: Seen | None = None
-) -> Look:
+) -> SecretsLook:
     """Read all texts, or those about one project, and list the secrets in them that are not allowed."""
-    look = Look(timezone.now().isoformat(), project)
+    look = SecretsLook(timezone.now().isoformat(), project)
     allowed, slugs = allowed_hashes(), dict(Project.objects.values_list("pk", "slug"))
     chosen = Project.objects.get(slug=project).pk if project else None
     known_allowed: set[str] = set()
@@ -139,13 +139,13 @@ def look_for_secrets(
         rows = None if chosen is None else table.of_project(chosen)
         if chosen is not None and rows is None:
             continue
-        for row in _counted(table, text_rows(table, rows), look, progress):
+        for row in _rows_with_progress(table, text_rows(table, rows), look, progress):
             for kind, mark, secret in secrets_in(opened(row.texts)):
                 known = hash_of(secret)
                 if known in allowed:
                     known_allowed.add(known)
                     continue
-                _add(look, table, row, FoundSecret(known, kind, mark))
+                _add_found(look, table, row, FoundSecret(known, kind, mark))
                 if seen is not None:
                     seen(table, row, known, mark, secret)
     look.allowed = len(known_allowed)
@@ -154,7 +154,9 @@ def look_for_secrets(
     return look
 
 
-def _counted(table: TextTable, rows: Iterator[TextRow], look: Look, progress: Progress) -> Iterator[TextRow]:
+def _rows_with_progress(
+    table: TextTable, rows: Iterator[TextRow], look: SecretsLook, progress: Progress
+) -> Iterator[TextRow]:
     """The rows, with their progress reported from time to time."""
     total, shown = 0, time.monotonic()
     for done, row in enumerate(rows, start=1):
@@ -166,7 +168,7 @@ def _counted(table: TextTable, rows: Iterator[TextRow], look: Look, progress: Pr
             shown = time.monotonic()
 
 
-def _add(look: Look, table: TextTable, row: TextRow, one: FoundSecret) -> None:
+def _add_found(look: SecretsLook, table: TextTable, row: TextRow, one: FoundSecret) -> None:
     if one.id not in look.found and len(look.found) >= _MOST_FOUND:
         look.more += 1
         return
@@ -183,27 +185,29 @@ def _add(look: Look, table: TextTable, row: TextRow, one: FoundSecret) -> None:
         known.since = min(known.since or at, at)
     if len(known.places) < _PLACES_NAMED:
         columns = tuple(name for name, value in row.texts.items() if _holds(name, value, known.id))
-        known.places.append(Place(table.word, number, columns, row.memory_id))
+        known.places.append(SecretPlace(table.word, number, columns, row.memory_id))
 
 
 def _holds(name: str, value: Any, known: str) -> bool:
     return any(hash_of(secret) == known for _, _, secret in secrets_in(opened({name: value})))
 
 
-def _add_projects(look: Look, slugs: dict[int, str]) -> None:
+def _add_projects(look: SecretsLook, slugs: dict[int, str]) -> None:
     """Name the projects of the memories in whose rows secrets are."""
     ids = {place.memory_id for one in look.found.values() for place in one.places if place.memory_id is not None}
     projects = dict(Memory.objects.filter(pk__in=ids).values_list("pk", "project_id"))
     for one in look.found.values():
         one.places = [
-            Place(place.word, place.id, place.columns, place.memory_id, slugs.get(projects.get(place.memory_id, 0), ""))
+            SecretPlace(
+                place.word, place.id, place.columns, place.memory_id, slugs.get(projects.get(place.memory_id, 0), "")
+            )
             if place.memory_id is not None
             else place
             for place in one.places
         ]
 
 
-def _add_reads(look: Look) -> None:
+def _add_reads(look: SecretsLook) -> None:
     """Count how often memories with a secret were read back, and when last."""
     ids = set().union(*(one.memory_ids for one in look.found.values()))
     recalls = Recall.objects.in_bulk(ids) if ids else {}
@@ -243,7 +247,7 @@ def _stored_look() -> Path:
     return Path(settings.HOME) / "secrets-found.json"
 
 
-def store_look(look: Look) -> None:
+def store_look(look: SecretsLook) -> None:
     """Keep what a look has found, for the page. There is no secret in it."""
     replace_file(_stored_look(), json.dumps(look.as_json()))
 

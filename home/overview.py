@@ -124,6 +124,8 @@ class Overview:
     """Memories that imports brought since, whatever their own dates are."""
     brought: Slice | None
     """The same as a search finds them; None without any, or of more imports than a search may name."""
+    arrived: tuple[Slice, ...]
+    """The same by project, those with most of them."""
     others: Slice | None
     """Memories new or changed since that these imports did not bring; None as well."""
     news: tuple[News, ...]
@@ -203,6 +205,7 @@ def _overview(viewer: Viewer, first: datetime, now: datetime, views: tuple[Opena
         contributors=_contributors(changed, fresh, viewer),
         arrivals=arrivals,
         brought=brought,
+        arrived=_parts(_counted(brought.query, viewer), "project") if brought else (),
         others=others,
         news=read_first(viewer, changed, first, arrivals),
         growth=growth,

@@ -6,7 +6,7 @@ the search index, the vectors, and the files of Postgres are written again.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,7 @@ from categories.searched_terms import SEARCHED_KINDS, terms_refresh
 from curation.facet_columns import read_tags, write_tags
 from curation.models import Curation, CurationChange
 from curation.services import exclude_writers
-from home.found_secrets import Look, Progress, check_may_administer, hash_of, look_for_secrets
+from home.found_secrets import Progress, SecretsLook, check_may_administer, hash_of, look_for_secrets
 from home.purged_files import files_purge, index_rebuild, tables_rewrite
 from home.stored_texts import TextRow, TextTable, text_rows, text_tables, with_texts_changed
 from memories.models import Corpus
@@ -38,6 +38,8 @@ BEGUN, MASKED, DONE = "begun", "masked", "done"
 # A shorter secret is masked where it is known by what is around it; elsewhere it may be a word.
 _SHORTEST_COPY = 8
 _LONG = 16
+_LONG_STEP = 20
+_BEGINNING, _BEGINS_ALIKE = 24, 52
 _PIECE = re.compile(r"[A-Za-z0-9]{6,}")
 # Alternatives in one regular expression of Postgres.
 _PIECES_AT_ONCE = 100
@@ -68,27 +70,59 @@ class Known:
 
     @cached_property
     def copies(self) -> dict[str, str]:
-        """The texts that are masked wherever they are, in lower case, the longest first: secrets, and their paths."""
+        """The texts that are masked wherever they are, in lower case, the longest first, with their marks."""
         copies: dict[str, str] = {}
         for secret, mark in self.marks.items():
-            if _is_unlike_words(secret):
-                copies.setdefault(secret.lower(), mark)
-                if _is_unlike_words(path := slug(secret)):
-                    copies.setdefault(path.lower(), mark)
+            for text in _variants(secret):
+                if _is_unlike_words(text):
+                    copies.setdefault(text.lower(), mark)
         return dict(sorted(copies.items(), key=lambda pair: -len(pair[0])))
 
     @cached_property
     def pattern(self) -> "re.Pattern[str] | None":
-        return re.compile("|".join(map(re.escape, self.copies)), re.IGNORECASE) if self.copies else None
+        wholes = [re.escape(copy) for copy in self.copies]
+        # A title may end within a long one.
+        begun = [f"{re.escape(copy[:length])}{_REST}" for copy in self.copies if (length := _prefix_length(copy))]
+        return re.compile("|".join([*wholes, *begun]), re.IGNORECASE) if wholes else None
 
-    def masked(self, text: str) -> str:
+    def mask_copies(self, text: str) -> str:
         """A text without copies of the secrets."""
-        return self.pattern.sub(lambda match: self.copies[match[0].lower()], text) if self.pattern else text
+        return self.pattern.sub(self._mark, text) if self.pattern else text
+
+    def _mark(self, match: "re.Match[str]") -> str:
+        found = match[0].lower()
+        begins = (
+            mark for copy, mark in self.copies.items() if found.startswith(copy[: _prefix_length(copy) or len(copy)])
+        )
+        return self.copies.get(found) or next(begins)
+
+
+# The rest of a word that begins as a secret does.
+_REST = r"[A-Za-z0-9_\-+/=.~]*…?"
+_IN_ADDRESS = re.compile(r"://[^\s:/@]*:([^\s@]{4,})@")
+
+
+def _variants(secret: str) -> Iterator[str]:
+    """A secret in its other forms: in the path of a category, without the signs around it, or the password alone."""
+    yield secret
+    yield slug(secret)
+    if secret.startswith("<private>"):
+        yield secret.removeprefix("<private>").removesuffix("</private>").strip()
+    yield from _IN_ADDRESS.findall(secret)
+    # The steps of a path, such as that of a category.
+    yield from (step for step in secret.split("/") if len(step) >= _LONG_STEP and " " not in step)
+
+
+def _prefix_length(copy: str) -> int:
+    """The number of characters by which a long secret is known that is cut off; 0 for a short one."""
+    length = _BEGINS_ALIKE if copy.startswith(("eyj", "-----")) else _BEGINNING
+    return length if len(copy) > length + _SHORTEST_COPY else 0
 
 
 def _is_unlike_words(text: str) -> bool:
     has_both = bool(re.search(r"\d", text)) and bool(re.search(r"[A-Za-z]", text))
-    return len(text) >= _LONG or (len(text) >= _SHORTEST_COPY and has_both)
+    is_mixed = len(text) > _SHORTEST_COPY and bool(re.search(r"[a-z].*[A-Z]", text, re.DOTALL)) and " " not in text
+    return len(text) >= _LONG or (len(text) >= _SHORTEST_COPY and (has_both or is_mixed))
 
 
 # --- asking for one -------------------------------------------------------------------------------------------------
@@ -125,7 +159,7 @@ def _purge(event: AuditEvent, progress: Progress) -> Purged:
         known = Known(frozenset(after["hashes"]))
         look = look_for_secrets(progress=progress, seen=known.see)
         segment_files.reached("secrets known")
-        purged.left += files_purge(known.masked, list(known.copies))
+        purged.left += files_purge(known.mask_copies, list(known.copies))
         segment_files.reached("files purged")
         _texts_purge(event, known, look, purged)
         segment_files.reached("texts purged")
@@ -135,11 +169,11 @@ def _purge(event: AuditEvent, progress: Progress) -> Purged:
     progress("files of Postgres", 0, 1)
     purged.left += tables_rewrite([table.model._meta.db_table for table in text_tables()])
     segment_files.reached("tables rewritten")
-    _record(event, purged, DONE)
+    _save_progress(event, purged, DONE)
     return purged
 
 
-def _record(event: AuditEvent, purged: Purged, state: str, **more: Any) -> None:
+def _save_progress(event: AuditEvent, purged: Purged, state: str, **more: Any) -> None:
     values = {"state": state, "rows": purged.rows, "memories": purged.memories, "left": purged.left, **more}
     event.after = {**(event.after or {}), **values, f"{state}_at": timezone.now().isoformat()}
     event.save(update_fields=["after"])
@@ -148,7 +182,7 @@ def _record(event: AuditEvent, purged: Purged, state: str, **more: Any) -> None:
 # --- the texts of the database --------------------------------------------------------------------------------------
 
 
-def _texts_purge(event: AuditEvent, known: Known, look: Look, purged: Purged) -> None:
+def _texts_purge(event: AuditEvent, known: Known, look: SecretsLook, purged: Purged) -> None:
     """Mask the secrets in all tables, and make again what depends on them, in one transaction."""
     with exclude_writers():
         for table in text_tables():
@@ -161,7 +195,7 @@ def _texts_purge(event: AuditEvent, known: Known, look: Look, purged: Purged) ->
                     purged.memories += len(memory_ids) if table.label == "memories.Memory" else 0
                     write_tags(read_tags(memory_ids).items())
         marks = sorted({one.mark for one in look.found.values() if one.id in known.hashes})
-        _record(event, purged, MASKED, marks=marks)
+        _save_progress(event, purged, MASKED, marks=marks)
         outbox_stamp()
         corpus_bump()
 
@@ -175,17 +209,17 @@ def _table_purge(table: TextTable, known: Known, purged: Purged) -> list[Any]:
         for row in list(text_rows(table, rows.filter(pk__in=pks[start : start + _PIECES_AT_ONCE]))):
             cleaned = cleaned_texts(row.texts, known)
             columns = {name: value for name, value in cleaned.items() if value != row.texts[name]}
-            if fixed := table.fixed & columns.keys():
+            if fixed := table.fixed_columns & columns.keys():
                 number = row.pk[-1] if isinstance(row.pk, tuple) else row.pk
                 purged.left.append(f"{table.word} #{number}: {', '.join(sorted(fixed))} names it. Rename it yourself.")
                 columns = {name: value for name, value in columns.items() if name not in fixed}
             if columns:
-                _write(table, row, columns)
+                _write_row(table, row, columns)
                 changed.append(row.pk)
     return changed
 
 
-def _write(table: TextTable, row: TextRow, columns: dict[str, Any]) -> None:
+def _write_row(table: TextTable, row: TextRow, columns: dict[str, Any]) -> None:
     if table.label == "memories.Memory":
         title, content = (columns.get(name, row.texts.get(name, "")) for name in ("title", "content"))
         columns["content_hash"] = content_hash_of(title, content)
@@ -212,7 +246,9 @@ def _fitting(table: TextTable, columns: dict[str, Any], ending: str = "") -> dic
 
 def _rows_with_copies(table: TextTable, copies: Iterable[str]) -> set[Any]:
     """The keys of rows that hold a piece of a secret: more than those that hold one, and found by the database."""
-    runs = [_PIECE.findall(copy) for copy in copies]
+    # Long ones may be cut off: a piece of their beginning too.
+    forms = [form for copy in copies for form in (copy, copy[: _prefix_length(copy)]) if form]
+    runs = [_PIECE.findall(form) for form in forms]
     pieces = sorted({max(found, key=len) for found in runs if found})
     texts = " || ' ' || ".join(f"coalesce(\"{name}\"::text, '')" for name in _columns_of(table))
     keys = [str(field.column) for field in table.model._meta.pk_fields]
@@ -237,10 +273,10 @@ def cleaned_texts(texts: Mapping[str, Any], known: Known) -> dict[str, Any]:
     def is_chosen(secret: str) -> bool:
         return hash_of(secret) in known.hashes
 
-    read = with_texts_changed(texts, lambda text: known.masked(change(text)))
+    read = with_texts_changed(texts, lambda text: known.mask_copies(change(text)))
     masked = mask_values(read, is_chosen)[0]
-    cleaned: dict[str, Any] = _each_text(masked, known.masked)
-    return dict(texts) if cleaned == texts else _titled(cleaned, texts)
+    cleaned: dict[str, Any] = _each_text(masked, known.mask_copies)
+    return dict(texts) if cleaned == texts else _with_title(cleaned, texts)
 
 
 def _each_text(value: Any, change: Callable[[str], str]) -> Any:
@@ -255,7 +291,7 @@ def _each_text(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _titled(cleaned: dict[str, Any], texts: Mapping[str, Any]) -> dict[str, Any]:
+def _with_title(cleaned: dict[str, Any], texts: Mapping[str, Any]) -> dict[str, Any]:
     """The texts with the title made again that comes from the content, and may end within a secret."""
     title, content = texts.get("title"), texts.get("content")
     if not isinstance(title, str) or not isinstance(content, str) or content == cleaned["content"]:

@@ -95,7 +95,7 @@ class TextTable:
         return _WORDS.get(self.label, str(self.model._meta.verbose_name))
 
     @property
-    def fixed(self) -> set[str]:
+    def fixed_columns(self) -> set[str]:
         return FIXED.get(self.label, set())
 
     def memory_column(self) -> str:

@@ -6,6 +6,7 @@ from access.viewer import Viewer
 from categories.models import Category
 from categories.texts import known_terms
 from memories.models import ImportBatch, Memory, Project
+from memories.queries import visible_to
 
 SAMPLE = settings.BASE_DIR / "memories" / "sample" / "team.jsonl"
 # The end of its path, wherever this site is installed, or was.
@@ -21,6 +22,12 @@ def sample_projects() -> frozenset[int]:
     """The projects that came with the sample, as long as it is there."""
     done = Project.objects.filter(batch__state=ImportBatch.State.DONE, batch__origin__endswith=SAMPLE_STORED)
     return frozenset(done.values_list("pk", flat=True))
+
+
+def sample_beside_others(viewer: Viewer) -> frozenset[int]:
+    """The projects of the sample that a viewer sees beside memories of others; none while it is all that they see."""
+    own = frozenset(pk for pk in sample_projects() if viewer.may_see(pk))
+    return own if own and visible_to(viewer).exclude(project_id__in=own).exists() else frozenset()
 
 
 def categories_of_sample(viewer: Viewer) -> frozenset[int]:

@@ -11,7 +11,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
-from django.db.models.functions import Coalesce, Now
+from django.db.models.fields.json import KeyTransform
+from django.db.models.functions import MD5, Cast, Coalesce, Lower, Now
 from django.utils import timezone
 from pgvector.django import HalfVectorField, HnswIndex
 
@@ -315,6 +316,21 @@ class Memory(models.Model):
             models.Index(
                 fields=["superseded_by"], name="memory_superseded_idx", condition=models.Q(superseded_by__isnull=False)
             ),
+            # The names by which links may mean it; `memories.link_targets` has the same expressions.
+            models.Index(MD5(Lower("title")), name="memory_title_idx"),
+            models.Index(
+                Lower(models.Func("source_uri", models.Value("[^/]*$"), function="substring")),
+                name="memory_file_idx",
+                condition=~models.Q(source_uri="") & ~models.Q(source_uri__contains="://"),
+            ),
+            GinIndex(
+                Cast(
+                    Lower(Cast(KeyTransform("aliases", "raw"), models.TextField())),
+                    models.JSONField(),
+                ),
+                name="memory_alias_gin",
+                condition=models.Q(raw__has_key="aliases"),
+            ),
         ]
         constraints = [
             models.CheckConstraint(
@@ -485,9 +501,7 @@ class MemoryLink(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=["target_memory"], name="memorylink_target_idx"),
-            models.Index(
-                fields=["target"], name="memorylink_dangling_idx", condition=models.Q(target_memory__isnull=True)
-            ),
+            models.Index(Lower("target"), name="memorylink_name_idx", condition=models.Q(target_memory__isnull=True)),
         ]
 
     def __str__(self) -> str:

@@ -5,11 +5,12 @@ Every memory that is named, linked or listed here comes through `visible_to(view
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db.models import BigIntegerField, F, OuterRef, Q, QuerySet, Subquery, Value, Window
+from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Left, RowNumber
 
 from access.viewer import Viewer
@@ -18,6 +19,8 @@ from categories.names import data_revision, names_at
 from categories.queries import CategoryNode, Term
 from memories.models import Memory, MemoryLink, MemoryMark
 from memories.pins import agents_pinned_for
+from memories.properties import OWN_PROPERTIES, stored_properties
+from text.wiki_links import NOTE_END, names_of_file
 
 
 def visible_to(viewer: Viewer) -> QuerySet[Memory]:
@@ -87,6 +90,8 @@ class MemoryDetail:
     supersedes: tuple[MemoryTitle, ...]
     superseded_by: MemoryTitle | None
     relationships: tuple[Relationship, ...]
+    properties: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Properties of its record besides the fields of a memory."""
     around: tuple[MemoryTitle, ...] = ()
     """The memory among its neighbours, the oldest first, if they were asked for."""
     marks: tuple[str, ...] = ()
@@ -104,7 +109,8 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
     names = names_at(data_revision())
     found = visible_to(viewer).select_related("project__batch", "session", "batch").defer("terms", "raw")
     unjudged = MemoryMark.objects.filter(memory_id=OuterRef("pk"), harmless_at=None)
-    found = found.annotate(marks=Subquery(unjudged.values("marks")))
+    own = KeyTransform(OWN_PROPERTIES, "raw")
+    found = found.annotate(marks=Subquery(unjudged.values("marks")), own_properties=own)
     # A number that is too large for an id, from a URL, is an error of a cluster's database.
     memories = found.in_bulk([pk for pk in memory_ids if pk < 2**63])
     ids = list(memories)
@@ -129,16 +135,17 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
             entities=_sorted_terms(entities, memory.entity_ids),
             links=tuple(
                 ResolvedLink(
-                    one.rel, one.target, one.url, titles.get(one.target_id or 0), aliases.get(one.target_id or 0, ())
+                    one.rel, target, one.url, titles.get(one.target_id or 0), aliases.get(one.target_id or 0, ())
                 )
                 for one in related[pk]
-                if one.role == _LINK
+                if one.role == _LINK and (target := _shown_target(one, memory.content, titles))
             ),
             # One that links here twice by the same relation is listed once.
             backlinks=tuple(dict.fromkeys((one.rel, one.memory) for one in related[pk] if one.role == _BACKLINK)),
             supersedes=tuple(one.memory for one in related[pk] if one.role == _OLDER)[:MAX_LINKS],
             superseded_by=titles.get(memory.superseded_by_id or 0),
             relationships=tuple(relationships[pk]),
+            properties=stored_properties(getattr(memory, "own_properties", None)),
             around=_sorted_titles(memory, (one.memory for one in related[pk] if one.role == _NEAR)) if around else (),
             marks=tuple(memory.marks or ()),
             pinned_for=pinned_for.get(pk, ""),
@@ -151,11 +158,24 @@ def memory_details(viewer: Viewer, memory_ids: Collection[int], *, around: int =
 MOST_EMBEDDED_TEXT = 20_000
 
 
-def embedded_texts(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, tuple[MemoryTitle, str]]:
+@dataclass(frozen=True, slots=True)
+class NoteText:
+    """The text of a memory that is shown in that of another one, and the memories that it names."""
+
+    title: MemoryTitle
+    text: str
+    links: Mapping[str, int]
+
+
+def embedded_texts(viewer: Viewer, memory_ids: Collection[int]) -> dict[int, NoteText]:
     """The texts of memories that the viewer may open, cut at `MOST_EMBEDDED_TEXT`; not those of deleted ones."""
     there = visible_to(viewer).filter(pk__in=memory_ids).exclude(state=Memory.State.DELETED)
     rows = there.values_list(*_TITLE, Left("content", MOST_EMBEDDED_TEXT + 1))
-    return {row[0]: (MemoryTitle(*row[:-1]), row[-1]) for row in rows}
+    links: dict[int, dict[str, int]] = defaultdict(dict)
+    named = MemoryLink.objects.filter(memory_id__in=memory_ids, target_memory__in=visible_to(viewer))
+    for memory_id, target, target_id in named.values_list("memory_id", "target", "target_memory_id"):
+        links[memory_id][target] = target_id
+    return {row[0]: NoteText(MemoryTitle(*row[:-1]), row[-1], links[row[0]]) for row in rows}
 
 
 def _aliases_of(memory_ids: Collection[int]) -> dict[int, tuple[str, ...]]:
@@ -163,6 +183,16 @@ def _aliases_of(memory_ids: Collection[int]) -> dict[int, tuple[str, ...]]:
     rows = Memory.objects.filter(pk__in=memory_ids, raw__has_key="aliases").values_list("pk", "raw__aliases")
     listed = ((pk, value if isinstance(value, list) else str(value).split(",")) for pk, value in rows)
     return {pk: tuple(one.strip() for one in value if isinstance(one, str)) for pk, value in listed}
+
+
+def _shown_target(link: "_Related", content: str, titles: Mapping[int, MemoryTitle]) -> str:
+    """The name of a link. The path of a note that the viewer may not see is shown as far as the text has it.
+
+    Imports by earlier versions stored the path of the file for whatever name the text has.
+    """
+    if link.target_id is None or link.target_id in titles or not NOTE_END.search(link.target):
+        return link.target
+    return next((name for name in names_of_file(link.target) if f"[[{name}" in content), "")
 
 
 _LINK, _BACKLINK, _OLDER, _NEAR = "link", "backlink", "older", "near"

@@ -39,6 +39,7 @@ TITLE_CUT = 120
 DEFAULT_TYPE = "note"
 DEFAULT_ENTITY_TYPE = "thing"
 DEFAULT_REL = "links-to"
+EMBEDS_REL = "embeds"
 SUPERSEDED_BY_REL = "superseded-by"
 SUPERSEDES_REL = "supersedes"
 

@@ -23,8 +23,9 @@ from categories.services import (
 )
 from categories.texts import known_terms
 from memories.models import Memory, Session
-from memories.records import SUPERSEDED_BY_REL, MemoryRecord
+from memories.records import DEFAULT_REL, EMBEDS_REL, MAX_LIST, SUPERSEDED_BY_REL, MemoryRecord
 from memories.snapshot import MemorySnapshot, NamedLink, Ref
+from text.wiki_links import NamedText, name_key, named_texts, names_of_file
 from web.sql import execute, fetch
 
 # Record fields whose stored value is computed: resolved names, defaults, checked ids.
@@ -242,14 +243,38 @@ def entity_refs(record: MemoryRecord, vocabulary: Vocabulary, made_by: MadeBy, p
 
 
 def named_links(record: MemoryRecord) -> tuple[NamedLink, ...]:
-    """The links of a record, each once, including its successor so that it is found if it is stored later."""
+    """The links of a record and its text, each once, with its successor, which is found if it is stored later."""
     links = [NamedLink(link.rel, link.target, link.url) for link in record.links]
     if record.superseded_by:
         links.append(NamedLink(SUPERSEDED_BY_REL, record.superseded_by))
     first: dict[tuple[str, str], NamedLink] = {}
     for link in links:
         first.setdefault((link.rel, link.target), link)
-    return tuple(first.values())
+    return with_text_links(tuple(first.values()), record.content)
+
+
+def with_text_links(links: tuple[NamedLink, ...], content: str) -> tuple[NamedLink, ...]:
+    """Links, and those to what a text names, unless there is one to that already."""
+    named = named_texts(content)
+    if not named:
+        return links
+    known = {name_key(link.target) for link in links}
+    added = [one for one in named if name_key(one.name) not in known]
+    return (*links, *(_text_link(one) for one in added[:MAX_LIST]))
+
+
+def _text_link(named: NamedText) -> NamedLink:
+    return NamedLink(EMBEDS_REL if named.is_embedded else DEFAULT_REL, named.name)
+
+
+def without_text_links(links: Iterable[NamedLink], content: str) -> tuple[NamedLink, ...]:
+    """Links but for those to what a text names, by that name or by the path of its file."""
+    known = {name_key(one.name) for one in named_texts(content)}
+    return tuple(
+        link
+        for link in links
+        if link.rel not in (DEFAULT_REL, EMBEDS_REL) or known.isdisjoint(map(name_key, names_of_file(link.target)))
+    )
 
 
 def source_of(record: MemoryRecord) -> str:

@@ -14,6 +14,7 @@ from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
 from memories.history import value_before, values_at
+from memories.link_targets import targets_resolve
 from memories.models import Memory, Project, Session
 from memories.projects import refuse_secret_slug
 from memories.queries import visible_to
@@ -41,12 +42,15 @@ from memories.resolve import (
     record_snapshot,
     sessions_ensure,
     source_of,
+    with_text_links,
+    without_text_links,
 )
 from memories.secrets import mask_record, policy_of
 from memories.snapshot import LINK_TABLES, MemorySnapshot, NamedLink, Ref, content_hash_of, insert_block
 from memories.storage import (
     changed_fields,
     corpus_bump,
+    links_settle,
     memory_audit,
     memory_ids_draw,
     memory_text,
@@ -54,7 +58,6 @@ from memories.storage import (
     snapshot_as_json,
     snapshot_restored,
     snapshots_insert,
-    targets_resolve,
 )
 from memories.supersession import (
     changed_successor,
@@ -106,7 +109,8 @@ def memory_create(*, record: MemoryRecord, viewer: Viewer) -> Memory:
         trust=trust_of_record(record, viewer, _trusts_of_sources(record, project)),
     )
     terms = memory_terms(memory_text(snapshot, project.language))
-    snapshots_insert(insert_block([snapshot], [terms], [content_hash], vocabulary.lineages), viewer)
+    snapshots_insert(insert_block([snapshot], [terms], [content_hash], vocabulary.lineages))
+    links_settle([snapshot], viewer)
     memory_audit(viewer, "create", None, snapshot)
     corpus_bump()
     supersede_all(superseded, snapshot.id, viewer)
@@ -377,11 +381,19 @@ def _changed_links(
         values["concepts"] = _keep_makers(before.concepts, concepts, weighted)
     if "entities" in given:
         values["entities"] = _keep_makers(before.entities, entity_refs(changes, vocabulary, made_by, before.project_id))
-    if "links" in given:
-        successor = tuple(link for link in before.links if link.rel == SUPERSEDED_BY_REL)
-        links = named_links(changes.model_copy(update={"superseded_by": ""}))
-        values["links"] = (*links, *(link for link in successor if link not in links))
+    if "links" in given or ("content" in given and changes.content != before.content):
+        values["links"] = _changed_named_links(before, changes)
     return values
+
+
+def _changed_named_links(before: MemorySnapshot, changes: MemoryChanges) -> tuple[NamedLink, ...]:
+    """The links that are given, or were, and those in the text."""
+    content = changes.content if "content" in changes.model_fields_set else before.content
+    if "links" not in changes.model_fields_set:
+        return with_text_links(without_text_links(before.links, before.content), content)
+    successor = tuple(link for link in before.links if link.rel == SUPERSEDED_BY_REL)
+    links = named_links(changes.model_copy(update={"superseded_by": "", "content": content}))
+    return (*links, *(link for link in successor if link not in links))
 
 
 def _changed_state(before: MemorySnapshot, changes: MemoryChanges, values: dict[str, Any]) -> dict[str, Any]:

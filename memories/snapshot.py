@@ -198,9 +198,18 @@ def refs_copy(cursor: Any, kind: str, lines: str) -> None:
         copy.write(lines)
 
 
-def links_copy(cursor: Any, snapshots: Sequence[MemorySnapshot], targets: Mapping[tuple[int, str], int]) -> None:
+def links_copy(
+    cursor: Any,
+    snapshots: Sequence[MemorySnapshot],
+    targets: Mapping[tuple[int, str], int],
+    found: Mapping[tuple[int, str], int],
+) -> None:
+    """Store the links of memories, with the targets of those of a project, and those that links of a memory found."""
     rows = [
-        (snapshot.id, ordinal, link.rel, link.target, link.url, targets.get((snapshot.project_id, link.target)))
+        (
+            *(snapshot.id, ordinal, link.rel, link.target, link.url),
+            targets.get((snapshot.project_id, link.target)) or found.get((snapshot.id, link.target)),
+        )
         for snapshot in snapshots
         for ordinal, link in enumerate(snapshot.links)
     ]

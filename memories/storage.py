@@ -21,8 +21,16 @@ from categories.models import CategoryLink, ConceptLink, EntityLink
 from categories.paths import clean_name
 from categories.services import category_lineages
 from memories.changes import Kind, changes_record, kind_of_change
+from memories.link_targets import (
+    DanglingLink,
+    dangling_links,
+    names_of_snapshot,
+    set_targets,
+    targets_resolve,
+)
 from memories.marks import MARKED_FIELDS, mark_memories, memories_moved
 from memories.models import Corpus, Memory, MemoryLink, Project, Session
+from memories.properties import property_words
 from memories.records import SUPERSEDED_BY_REL
 from memories.snapshot import (
     COPY_MEMORIES,
@@ -33,7 +41,6 @@ from memories.snapshot import (
     MemorySnapshot,
     NamedLink,
     Ref,
-    array_literal,
     content_hash_of,
     copy_lines,
     link_columns,
@@ -46,7 +53,7 @@ from web.sql import execute, fetch
 
 _MOMENTS = ("created_at", "happened_at", "updated_at", "valid_from", "valid_to")
 # Fields whose change affects the terms.
-_SEARCHED = frozenset({"project_id", "title", "tags", "summary", "external_id", "links", "content"})
+_SEARCHED = frozenset({"project_id", "title", "tags", "summary", "external_id", "links", "content", "raw"})
 # The number of new memories from which their references are checked together, and of sessions that are dated at once.
 _MANY = 100
 
@@ -83,9 +90,15 @@ def snapshots_read(memory_ids: Iterable[int]) -> dict[int, MemorySnapshot]:
 
 def memory_text(snapshot: MemorySnapshot, language: str) -> MemoryText:
     """The text of a memory to analyse."""
-    targets = tuple(link.target for link in snapshot.links)
     return MemoryText(
-        snapshot.title, snapshot.tags, snapshot.summary, snapshot.external_id, targets, snapshot.content, language
+        snapshot.title,
+        snapshot.tags,
+        snapshot.summary,
+        snapshot.external_id,
+        tuple(link.target for link in snapshot.links),
+        snapshot.content,
+        language,
+        property_words(snapshot.raw),
     )
 
 
@@ -93,10 +106,8 @@ def languages_of(project_ids: Iterable[int]) -> dict[int, str]:
     return dict(Project.objects.filter(pk__in=set(project_ids)).values_list("id", "language"))
 
 
-def snapshots_insert(
-    block: InsertBlock, viewer: Viewer, *, of_batch: bool = False, proven: dict[str, set[int]] | None = None
-) -> None:
-    """Store new memories, their links, and the targets of older links to them.
+def snapshots_insert(block: InsertBlock, *, of_batch: bool = False, proven: dict[str, set[int]] | None = None) -> None:
+    """Store new memories and their links. The caller finds the targets of those that name others, or them.
 
     `of_batch`: the outbox gets no entry for each memory; the caller adds one for the batch by `outbox_add_batch`.
     `proven` is for `lock_references`.
@@ -116,12 +127,8 @@ def snapshots_insert(
             cursor.execute("SET LOCAL mnemoscope.batch = 'off'")
         for kind, rows in block.refs.items():
             refs_copy(cursor, kind, rows)
-        links_copy(cursor, snapshots, targets)
+        links_copy(cursor, snapshots, targets, {})
     mark_memories(snapshots, new=True)
-    dangling_links_resolve(
-        {(snapshot.project_id, snapshot.external_id): snapshot.id for snapshot in snapshots if snapshot.external_id},
-        viewer,
-    )
 
 
 @contextmanager
@@ -193,34 +200,6 @@ def _targets_of(snapshots: Sequence[MemorySnapshot]) -> dict[tuple[int, str], in
     return found
 
 
-def number_named(name: str) -> int | None:
-    """The number of a memory in a name such as `#123`."""
-    is_number = name[:1] == "#" and name[1:].isascii() and name[1:].isdigit() and len(name) < 19
-    return int(name[1:]) if is_number else None
-
-
-def targets_resolve(names: Iterable[tuple[int, str]]) -> dict[tuple[int, str], int]:
-    """(project, external id or `#id`) -> the memory of that project; the oldest if several have the id."""
-    wanted = list(names)
-    if not wanted:
-        return {}
-    found = {
-        (project_id, external_id): memory_id
-        for project_id, external_id, memory_id in fetch(
-            "SELECT memory.project_id, memory.external_id, min(memory.id) FROM memories_memory memory"
-            " JOIN unnest(%s::bigint[], %s::text[]) AS named (project_id, external_id)"
-            " ON memory.project_id = named.project_id AND memory.external_id = named.external_id"
-            " WHERE memory.external_id <> '' GROUP BY 1, 2",
-            [[project_id for project_id, _ in wanted], [name for _, name in wanted]],
-        )
-    }
-    numbers = {number for _, name in wanted if (number := number_named(name))}
-    if numbers:
-        for memory_id, project_id in Memory.objects.filter(pk__in=numbers).values_list("id", "project_id"):
-            found.setdefault((project_id, f"#{memory_id}"), memory_id)
-    return found
-
-
 def _superseded_by_link(snapshot: MemorySnapshot, targets: Mapping[tuple[int, str], int]) -> MemorySnapshot:
     """Apply the successor that a memory's record names, once it is stored. A state given by the record stays."""
     if snapshot.superseded_by_id is not None or snapshot.raw is None:
@@ -239,57 +218,30 @@ def _superseded_by_link(snapshot: MemorySnapshot, targets: Mapping[tuple[int, st
     )
 
 
-def dangling_names_resolve(called: Mapping[tuple[int, str], int], viewer: Viewer) -> None:
-    """Set the targets of links that name new memories otherwise than by their ids: by a title or the name of a file."""
-    if not called:
+def links_settle(memories: Sequence[MemorySnapshot], viewer: Viewer) -> None:
+    """Find the targets of the links of memories, and of those that name these memories."""
+    names = [name for memory in memories for name in names_of_snapshot(memory)]
+    dangling_settle(dangling_links([memory.id for memory in memories if memory.links], names), viewer)
+
+
+def dangling_settle(links: Sequence[DanglingLink], viewer: Viewer) -> None:
+    """Find the targets of links. A memory whose successor is one of them is superseded."""
+    found = set_targets(links, viewer)
+    older = snapshots_read({link.memory_id for link in found if link.rel == SUPERSEDED_BY_REL})
+    if not older:
         return
-    names = {name for _, name in called}
-    dangling = "SELECT memory_id, target FROM memories_memorylink WHERE target_memory_id IS NULL AND url = ''"
-    links = [(memory_id, target) for memory_id, target in fetch(dangling) if target.casefold() in names]
-    # Not in one statement: without statistics, as in a first import, a join would compare every link with every memory.
-    ids = list({memory_id for memory_id, _ in links})
-    projects = dict(fetch("SELECT id, project_id FROM memories_memory WHERE id = ANY(%s::bigint[])", [ids]))
-    named = {
-        (projects[memory_id], target): called.get((projects[memory_id], target.casefold()))
-        for memory_id, target in links
+    arrived = {
+        (older[link.memory_id].project_id, link.target): link.target_id for link in found if link.memory_id in older
     }
-    dangling_links_resolve({key: memory_id for key, memory_id in named.items() if memory_id}, viewer)
-
-
-def dangling_links_resolve(arrived: Mapping[tuple[int, str], int], viewer: Viewer) -> None:
-    """Set the targets of links that were stored before the memories that they name."""
-    if not arrived:
-        return
-    links = fetch(
-        "SELECT link.memory_id, link.ordinal, link.rel, link.target, memory.project_id"
-        " FROM memories_memorylink link JOIN memories_memory memory ON memory.id = link.memory_id"
-        " WHERE link.target_memory_id IS NULL AND link.target = ANY(%s::text[])",
-        [array_literal(list({name for _, name in arrived}))],
-    )
-    found = [
-        (memory_id, ordinal, rel, arrived[project_id, target])
-        for memory_id, ordinal, rel, target, project_id in links
-        if (project_id, target) in arrived
-    ]
-    if not found:
-        return
-    execute(
-        "UPDATE memories_memorylink link SET target_memory_id = named.target_id"
-        " FROM unnest(%s::bigint[], %s::smallint[], %s::bigint[]) AS named (memory_id, ordinal, target_id)"
-        " WHERE link.memory_id = named.memory_id AND link.ordinal = named.ordinal",
-        [[row[0] for row in found], [row[1] for row in found], [row[3] for row in found]],
-    )
-    older = snapshots_read({row[0] for row in found if row[2] == SUPERSEDED_BY_REL})
-    if older:
-        changes = [(snapshot, _superseded_by_link(snapshot, arrived)) for snapshot in older.values()]
-        batch_ids = set(Memory.objects.filter(pk__in=arrived.values()).values_list("batch_id", flat=True))
-        batch_id = batch_ids.pop() if len(batch_ids) == 1 else None
-        snapshots_update([(before, after) for before, after in changes if before != after])
-        for before, after in changes:
-            if before != after and (batch_id is None or before.batch_id != batch_id):
-                memory_audit(
-                    viewer, "supersede", before, after, batch_id=batch_id, note="Superseded by an imported memory."
-                )
+    changes = [(snapshot, _superseded_by_link(snapshot, arrived)) for snapshot in older.values()]
+    batch_ids = set(Memory.objects.filter(pk__in=arrived.values()).values_list("batch_id", flat=True))
+    batch_id = batch_ids.pop() if len(batch_ids) == 1 else None
+    snapshots_update([(before, after) for before, after in changes if before != after])
+    for before, after in changes:
+        if before != after and (batch_id is None or before.batch_id != batch_id):
+            memory_audit(
+                viewer, "supersede", before, after, batch_id=batch_id, note="Superseded by an imported memory."
+            )
 
 
 Change = tuple[MemorySnapshot, MemorySnapshot]
@@ -321,9 +273,9 @@ def snapshots_update(changes: Sequence[Change]) -> list[Change]:
             _refs_update(cursor, kind, changes)
         if relinked := [after for before, after in changes if before.links != after.links]:
             # A name that a link has found stays found, such as the title of a note.
-            targets = {**_found_targets(relinked), **targets}
+            found = _found_targets(relinked)
             cursor.execute("DELETE FROM memories_memorylink WHERE memory_id = ANY(%s)", [[one.id for one in relinked]])
-            links_copy(cursor, relinked, targets)
+            links_copy(cursor, relinked, targets, found)
     if looked_at := [after for before, after in changes if not MARKED_FIELDS.isdisjoint(changed_fields(before, after))]:
         mark_memories(looked_at)
     if moved := [after.id for before, after in changes if before.project_id != after.project_id]:
@@ -332,11 +284,11 @@ def snapshots_update(changes: Sequence[Change]) -> list[Change]:
 
 
 def _found_targets(snapshots: Sequence[MemorySnapshot]) -> dict[tuple[int, str], int]:
-    """(project, target) -> the memory that the links of memories point to, as they are stored."""
-    projects = {snapshot.id: snapshot.project_id for snapshot in snapshots}
-    links = MemoryLink.objects.filter(memory_id__in=projects, target_memory__isnull=False)
+    """(memory, target) -> the memory that the links of memories point to, as they are stored."""
+    ids = [snapshot.id for snapshot in snapshots]
+    links = MemoryLink.objects.filter(memory_id__in=ids, target_memory__isnull=False)
     rows = links.values_list("memory_id", "target", "target_memory_id")
-    return {(projects[memory_id], target): found for memory_id, target, found in rows}
+    return {(memory_id, target): found for memory_id, target, found in rows}
 
 
 def sessions_date(session_ids: Iterable[int | None]) -> None:

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from access.viewer import Viewer
 from categories.services import vocabulary_lock_shared
+from memories.link_targets import targets_resolve
 from memories.models import Memory, Project
 from memories.queries import memory_version, visible_to
 from memories.records import SUPERSEDED_BY_REL, SUPERSEDES_REL, MemoryChanges, MemoryRecord
@@ -24,18 +25,20 @@ from memories.refusals import (
 )
 from memories.snapshot import MemorySnapshot
 from memories.storage import (
+    changed_fields,
     corpus_bump,
-    dangling_links_resolve,
+    links_settle,
     memory_audit,
     snapshots_read,
     snapshots_update,
-    targets_resolve,
 )
 from web.secrets import mask_note
 from web.sql import fetch, fetch_column
 
 # As the version of a change: any, as long as there is one.
 ANY_VERSION = "*"
+# Names of a memory in links, and its own links.
+_NAMING = frozenset({"title", "external_id", "source_uri", "project_id", "links", "raw"})
 
 
 def lock_writable(memory_id: int, viewer: Viewer, if_version: str = "") -> MemorySnapshot:
@@ -66,8 +69,8 @@ def store_change(before: MemorySnapshot, after: MemorySnapshot, verb: str, viewe
         after = replace(after, state_reason=note)
     if stored := snapshots_update([(before, after)]):
         after = stored[0][1]
-        if after.external_id and after.external_id != before.external_id:
-            dangling_links_resolve({(after.project_id, after.external_id): after.id}, viewer)
+        if not _NAMING.isdisjoint(changed_fields(before, after)) or before.state == Memory.State.DELETED:
+            links_settle([after], viewer)
         memory_audit(viewer, verb, before, after, note=note)
         corpus_bump()
     return Memory.objects.get(pk=before.id)

@@ -23,10 +23,11 @@ class MemoryText(NamedTuple):
     link_targets: tuple[str, ...]
     content: str
     language: str
+    properties: tuple[str, ...] = ()
 
 
 def memory_terms(text: MemoryText) -> str:
-    """Weights: title A, tags B, summary and names C, content D.
+    """Weights: title A, tags B, summary, names and properties C, content D.
 
     A title that is the beginning of the content, such as the first sentence of a memory that was stored without a
     title, is counted once.
@@ -37,7 +38,10 @@ def memory_terms(text: MemoryText) -> str:
         (title, "A"),
         (content, "D"),
         (" ".join(text.tags), "B"),
-        (" ".join(part for part in (text.summary, text.external_id, *text.link_targets) if part), "C"),
+        (
+            " ".join(part for part in (text.summary, text.external_id, *text.link_targets, *text.properties) if part),
+            "C",
+        ),
     ]
     if sum(len(field) for field, _ in fields) > _SURELY_FITS:
         return to_tsvector(_fitting(index_terms(fields, text.language, is_joined=bool(end))))

@@ -205,8 +205,8 @@ def _halves(engine: Engine, resolved: ResolvedQuery) -> tuple[SearchQuery, Searc
 def equal_periods(days: DayCounts) -> tuple[Period, Period] | None:
     """Two periods of as many days, before and after the bar of the histogram at which half of the memories have been.
 
-    If less time passed before it than since, or without memories, they are the halves of all the time, less the day in
-    the middle of an odd number. None if there is one day only.
+    If less time passed before it than since, or without memories, they are the halves of all the time; of an odd number
+    of days the second one has one more. None if there is one day only.
     """
     if len(days.days) < 2:
         return None
@@ -223,9 +223,8 @@ def equal_periods(days: DayCounts) -> tuple[Period, Period] | None:
     length = last - start + timedelta(days=1)
     begin = start - length
     if begin < first or not ((days.days >= begin.toordinal()) & (days.days < start.toordinal())).any():
-        length, begin = timedelta(days=((last - first).days + 1) // 2), first
-    one_day = timedelta(days=1)
-    return (begin, begin + length - one_day), (last - length + one_day, last)
+        begin, start = first, first + timedelta(days=((last - first).days + 1) // 2)
+    return (begin, start - timedelta(days=1)), (start, last)
 
 
 def _inside(days: DayCounts) -> DayCounts:

@@ -1,7 +1,7 @@
 """Snippets, highlights and titles: Markdown as plain text, matched spans, and the best excerpt."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -10,13 +10,31 @@ from text.analysis import TOKEN, Pattern, analyse_token, fold
 _KNOWN_TOKENS = 4_000
 TITLE_LENGTH = 120
 
+# A picture, which is no text.
+_PICTURE = re.compile(
+    r"!\[\[[^\[\]|\n]{1,500}\.(?:avif|bmp|gif|heic|jpe?g|mov|mp[34]|png|svg|webm|webp)(?:\|[^\[\]\n]*)?\]\]",
+    re.IGNORECASE,
+)
+
+
+def _cells(row: re.Match[str]) -> str:
+    """The cells of a row of a table; nothing of the line below its head."""
+    return row[0].replace("|", " ") if row[0].strip(" \t\n|:-") else ""
+
+
 # Substrings, a pattern and its replacement: patterns run only if one of the substrings occurs, which is fast to check.
 # Every pattern starts with a literal character, which makes searches many times as fast; those for the beginning of a
 # line start with the preceding line break.
-_MARKDOWN = [
+_MARKDOWN: list[tuple[tuple[str, ...], re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
     (("```", "~~~"), re.compile(r"```[^\n]*\n?|~~~[^\n]*\n?"), " "),
+    (("%%",), re.compile(r"%%(?<!\d%%)(?:[^%]|%(?!%))*+%%"), ""),
+    (("![[",), _PICTURE, ""),
+    (("[[",), re.compile(r"!?\[\[(?:[^\[\]|\n]{1,500}\|)?([^\[\]|#\n]{1,500})(?:#[^\[\]|\n]*)?\]\]"), r"\1"),
     (("](",), re.compile(r"!?\[([^\]]*)\]\((?:[^()\s]|\([^()]*\))*(?:\s+\"[^\"]*\")?\)"), r"\1"),
     (("",), re.compile(r"\n\s{0,3}(?:>[^\S\n]?|(?:#{1,6}|[-*+]|\d+[.)])(?:[^\S\n]+|(?=\n)))"), "\n"),
+    (("[!", "[ ]", "[x]", "[X]"), re.compile(r"\n(?:\[![^\[\]\n]{1,60}\][+-]?|\[[ xX]\](?=\s))"), "\n"),
+    (("|",), re.compile(r"\n[^\S\n]{0,3}\|[^\n]*"), _cells),
+    (("==",), re.compile(r"==(?<![\w=]==)(?=[^\s=])([^=\n]+)(?<=[^\s=])==(?![\w=])"), r"\1"),
     (("**", "`", "~~"), re.compile(r"\*\*|`+|~~"), ""),
     (("*",), re.compile(r"\*(?:(?<![\w*]\*)(?=\S)|(?<=\S\*)(?![\w*]))"), ""),
 ]
@@ -225,9 +243,13 @@ def _word_end(text: str, at: int) -> int:
 _INLINE = re.compile(
     r"(?P<ticks>`+)(?!`)(?P<code>.+?)(?<!`)(?P=ticks)(?!`)"
     r"|(?<![\w*])(?P<stars>\*{1,3})(?=[^\s*])(?P<emphasis>.+?)(?<=[^\s*])(?P=stars)(?![\w*])"
+    r"|!?\[\[(?:[^\[\]|]+\|)?(?P<wiki>[^\[\]|]+)\]\]"
+    r"|(?<![\w=])==(?P<mark>[^\s=](?:[^=]*[^\s=])?)==(?![\w=])"
+    r"|(?P<hidden>)%%(?<!\d%%)[^%]*+%%"
+    r"|\A(?:>\s*)?(?P<callout>)\[![^\[\]]{1,60}\][+-]?\s*(?=\S)"
     r"|!?\[(?P<link>[^\]]+)\]\((?:[^()\s]|\([^()]*\))*\)"
 )
-_MARKS = re.compile(r"[`*\[]")
+_MARKS = re.compile(r"[`*\[=%]")
 _HEADING = re.compile(r"^ {0,3}#{1,6}[ \t]+(?P<text>\S.*)$", re.MULTILINE)
 # Titles are a line; a longer text would take long to search for pairs.
 _LONGEST = 1_000

@@ -108,17 +108,21 @@ def _placed(values: Mapping[str, Any]) -> list[tuple[str, list[Secret]]]:
     secrets = find_secrets("".join(parts))
     if not secrets:
         return []
-    return [
-        (
-            text,
-            [
-                Secret(one.kind, max(one.start - start, 0), min(one.end - start, len(text)))
-                for one in secrets
-                if one.end > start and one.start < start + len(text)
-            ],
-        )
-        for (_, text), start in zip(leaves, starts, strict=True)
-    ]
+    placed = []
+    for (name, text), start in zip(leaves, starts, strict=True):
+        near = [one for one in secrets if one.end > start and one.start < start + len(text)]
+        placed.append((text, _inside(name, text, start, near)))
+    return placed
+
+
+def _inside(name: str, text: str, start: int, secrets: list[Secret]) -> list[Secret]:
+    """The secrets in a text that begins at `start`. One that goes beyond it is none: the text is then read alone."""
+    end = start + len(text)
+    if any(one.start < start or one.end > end for one in secrets):
+        start = len(f"{name}: ")
+        alone = find_secrets(f"{name}: {text}")
+        secrets = [one._replace(start=max(one.start, start)) for one in alone if one.end > start]
+    return [one._replace(start=one.start - start, end=one.end - start) for one in secrets]
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:

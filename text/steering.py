@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import re2
 
 RULES = 1
 """Raised with every change to the rules: stored memories are then looked through again."""
@@ -45,6 +48,8 @@ _ENOUGH = 2
 # The longest part of a text that is looked through at once, with what its neighbours share.
 _PART, _OVERLAP = 20_000, 400
 _MOST_PHRASES = 5
+# Bytes that the automaton of the rules may take; few texts need more than a tenth.
+_MEMORY = 64 * 2**20
 
 
 def marks_of(texts: Iterable[str]) -> tuple[Mark, ...]:
@@ -63,11 +68,10 @@ def marks_of(texts: Iterable[str]) -> tuple[Mark, ...]:
 
 def phrases_of(text: str) -> list[str]:
     """The first phrases of a text for which it is marked, in lower case and with one space between words."""
-    plain = _as_words(text[:_PART])
-    words = plain.translate(_PUNCTUATION).split()
-    found = [match for pattern, _ in _rules().possible(set(words)) if (match := pattern.search(plain))]
-    turns = [match for match in [_TURNS.search(text.lower())] if match]
-    return [match.group().strip(" .,:;!?/") for match in (*found, *turns)][:_MOST_PHRASES]
+    plain, rules = _as_words(text[:_PART]), _rules()
+    found = [re.search(rules.patterns[number], plain) for number in rules.matching(plain)]
+    turns = [_TURNS.search(text.lower())]
+    return [match.group().strip(" .,:;!?/") for match in (*found, *turns) if match][:_MOST_PHRASES]
 
 
 # --- hidden characters ------------------------------------------------------------------------------------------------
@@ -96,7 +100,7 @@ def _hides(text: str) -> bool:
 
 # --- opaque blobs -----------------------------------------------------------------------------------------------------
 
-_BLOB = re.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}|(?:[A-Za-z0-9+/]{60,76}\r?\n){3,}[A-Za-z0-9+/]*={0,2}")
+_BLOB = re2.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}|(?:[A-Za-z0-9+/]{60,76}\r?\n){3,}[A-Za-z0-9+/]*={0,2}")
 _SHORT_BLOB, _LONG_BLOB = 40, 300
 # A path, an address or a ruled line has not all three.
 _MIXED = re.compile(r"(?=.*[A-Z])(?=.*[a-z])(?=.*[0-9])", re.DOTALL)
@@ -159,10 +163,10 @@ _MIXED_WORD = re.compile(
     r"\w*(?:[a-z][\u0370-\u03ff\u0400-\u052f\u0250-\u02af]|[\u0370-\u03ff\u0400-\u052f\u0250-\u02af][a-z])\w*"
 )
 # Words whose letters are apart or replaced by digits, as those write who wish to be overlooked.
-_SPACED = re.compile(r"\b[a-z](?:[ .,][a-z]){4,}\b")
+_SPACED = re2.compile(r"\b[a-z](?:[ .,][a-z]){4,}\b")
 _BETWEEN = re.compile("[ .,]")
 _DIGITS = str.maketrans("013457", "oieast")
-_DIGIT_IN_WORD = re.compile("[013457]?[a-z]+(?:[013457]{1,2}[a-z]+)*[013457]?")
+_DIGIT_IN_WORD = re2.compile(r"\b[013457]?[a-z]+(?:[013457]{1,2}[a-z]+)+[013457]?\b|\b[013457][a-z]{3,}\b")
 _MANY_DIGITS = 2
 
 
@@ -173,20 +177,17 @@ def _orders(text: str) -> bool:
 
 def _orders_in(text: str) -> bool:
     plain = _as_words(text)
-    words = plain.translate(_PUNCTUATION).split()
-    turn = _TURN_WEIGHT if _has_turn(text.lower()) else 0
-    if turn + _weight(plain, words, turn) >= _ENOUGH:
-        return True
-    return any(turn + _weight(other, other.split(), turn) >= _ENOUGH for other in _spellings(plain, words))
+    weight = _TURN_WEIGHT if _has_turn(text.lower()) else 0
+    return any(weight + _weight(spelling) >= _ENOUGH for spelling in (plain, *_spellings(plain)))
 
 
 def _has_turn(lowered: str) -> bool:
     return any(sign in lowered for sign in _TURN_SIGNS) and _TURNS.search(lowered) is not None
 
 
-def _spellings(plain: str, words: Sequence[str]) -> Iterator[str]:
+def _spellings(plain: str) -> Iterator[str]:
     """A text as it may be meant, where words are spelt with digits or with their letters apart."""
-    if len([1 for word in words if not word.isalpha() and _DIGIT_IN_WORD.fullmatch(word)]) >= _MANY_DIGITS:
+    if len(_DIGIT_IN_WORD.findall(plain)) >= _MANY_DIGITS:
         yield plain.translate(_DIGITS)
     if _SPACED.search(plain):
         yield _SPACED.sub(lambda found: _BETWEEN.sub("", found.group()), plain)
@@ -208,19 +209,15 @@ def _as_words(text: str) -> str:
     return " ".join(text.translate(_SIGNS).split()).replace("// ", "")
 
 
-def _weight(plain: str, words: Iterable[str], least: int) -> int:
+def _weight(plain: str) -> int:
     rules = _rules()
-    weight, own = 0, set(words)
-    languages = [one for one in rules.languages if one.is_of(plain, own)]
-    possible = rules.possible(own)
-    if not languages and least + sum(its_weight for _, its_weight in possible) < _ENOUGH:
-        return 0
-    for pattern, its_weight in possible:
-        if pattern.search(plain):
-            weight += its_weight
-            if weight >= _ENOUGH:
-                return weight
-    return max([weight, *(weight + one.weight(plain) for one in languages)])
+    weight = sum(rules.weights[number] for number in rules.matching(plain))
+    numbers: list[int] | None = rules.of_languages.Match(plain) if weight < _ENOUGH else None
+    if not numbers:
+        return weight
+    words = set(plain.translate(_PUNCTUATION).split())
+    languages = [rules.languages[number] for number in numbers]
+    return weight + max([0, *(one.weight(plain) for one in languages if one.is_of(plain, words))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +230,13 @@ class _Language:
     send: tuple[str, ...]
     secrets: tuple[str, ...]
     single: tuple[tuple[str, ...], ...]
-    """`hush`, `model` and `always`."""
+    """`hush`, `model`, `always` and `answer`."""
+
+    @property
+    def any_word(self) -> str:
+        """A pattern for texts that have a word of its lists."""
+        words = (*self.disregard, *self.send, *(word for words in self.single for word in words))
+        return "|".join(map(re2.escape, words))
 
     def is_of(self, plain: str, words: set[str]) -> bool:
         """Whether a text may be of this language: it has two common words of it, or another script than Latin."""
@@ -261,42 +264,50 @@ def _near(plain: str, words: Iterable[str], others: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """The rules of the file. Each group of stems has a bit: a rule is possible where all its bits are set."""
+    """The rules of the file: patterns, each with its weight, and languages."""
 
-    patterns: tuple[tuple[int, re.Pattern[str], int], ...]
-    """(bits, pattern, weight), the heaviest first."""
-    bits: Mapping[str, int]
-    """By the beginning of a word."""
+    patterns: tuple[str, ...]
+    weights: tuple[int, ...]
+    together: Any
+    """All patterns as one automaton."""
     languages: tuple[_Language, ...]
+    of_languages: Any
+    """The words of each language as one automaton."""
 
-    def possible(self, words: set[str]) -> list[tuple[re.Pattern[str], int]]:
-        """The rules that may apply to a text of these words; none if they weigh too little together."""
-        found = 0
-        for head in ({word[:5] for word in words} | {word[:4] for word in words}) & self.bits.keys():
-            found |= self.bits[head]
-        return [(pattern, weight) for bits, pattern, weight in self.patterns if bits & found == bits]
+    def matching(self, plain: str) -> list[int]:
+        """The numbers of the patterns that a text has."""
+        return sorted(self.together.Match(plain) or ())
 
 
 @cache
 def _rules() -> _Rules:
     read = tomllib.loads(_RULES_FILE.read_text())
-    words = {name: re.sub(r"\n\s*", "", pattern) for name, pattern in read["words"].items()}
-    known: dict[str, int] = {}
-    patterns, bit = [], 1
-    for rule in sorted(read["rule"], key=lambda rule: -rule["weight"]):
-        bits = 0
-        for group in rule["stems"]:
-            for stem in group.split():
-                known[stem[:5]] = known.get(stem[:5], 0) | bit
-            bits, bit = bits | bit, bit << 1
-        patterns.append((bits, _compile_pattern(rule["pattern"], words), rule["weight"]))
-    return _Rules(tuple(patterns), known, tuple(_language(one) for one in read["language"]))
+    words = {name: pattern.replace("\n", "") for name, pattern in read["words"].items()}
+    patterns = tuple(_with_words(rule["pattern"], words) for rule in read["rule"])
+    languages = tuple(_language(one) for one in read["language"])
+    return _Rules(
+        patterns=patterns,
+        weights=tuple(rule["weight"] for rule in read["rule"]),
+        together=_automaton(patterns),
+        languages=languages,
+        of_languages=_automaton(language.any_word for language in languages),
+    )
 
 
-def _compile_pattern(pattern: str, words: Mapping[str, str]) -> re.Pattern[str]:
+def _automaton(patterns: Iterable[str]) -> Any:
+    options = re2.Options()
+    options.max_mem = _MEMORY
+    automaton = re2.Set.SearchSet(options)
+    for pattern in patterns:
+        automaton.Add(pattern)
+    automaton.Compile()
+    return automaton
+
+
+def _with_words(pattern: str, words: Mapping[str, str]) -> str:
     for name, word in words.items():
         pattern = pattern.replace(f"{{{name}}}", word)
-    return re.compile(re.sub(r"\n(?=\S)|\n(?= )", "", pattern))
+    return pattern.replace("\n", "")
 
 
 def _language(one: Mapping[str, Sequence[str]]) -> _Language:
@@ -307,11 +318,11 @@ def _language(one: Mapping[str, Sequence[str]]) -> _Language:
         instructions=lists["instructions"],
         send=lists["send"],
         secrets=lists["secrets"],
-        single=(lists["hush"], lists["model"], lists["always"]),
+        single=tuple(lists[name] for name in ("hush", "model", "always", "answer")),
     )
 
 
-_LISTS = ("disregard", "instructions", "send", "secrets", "hush", "model", "always")
+_LISTS = ("disregard", "instructions", "send", "secrets", "hush", "model", "always", "answer")
 
 
 def _plain_word(word: str) -> str:

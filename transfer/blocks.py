@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from memories.properties import OWN_PROPERTIES, own_properties, properties_of
 from memories.records import STORABLE, MemoryRecord, derived_title, unstorable
 from memories.resolve import RecordNames, names_of
 from memories.snapshot import content_hash_of
@@ -155,7 +156,14 @@ def without_secrets(
     if chosen == OFF:
         return found
     file = found.file and found.file.changed_by(mask_note)
-    parts = {"data": found.data, "raw": found.raw or {}, "stored": found.stored or {}, "notes": {"": found.notes}}
+    own = found.properties or {}
+    parts = {
+        "data": found.data,
+        "raw": found.raw or {},
+        "stored": found.stored or {},
+        "notes": {"": found.notes},
+        "properties": own,
+    }
     masked, marks = mask_values(parts)
     if not marks:
         return replace(found, file=file) if file is not found.file else found
@@ -167,6 +175,7 @@ def without_secrets(
         data=masked["data"],
         raw=masked["raw"] if found.raw is not None else None,
         stored=masked["stored"] if found.stored is not None else None,
+        properties=masked["properties"] if found.properties is not None else None,
         notes=(*masked["notes"][""], note),
         # Its bytes are not those of the file any more, to which nothing is written then.
         file=file and replace(file, digest=""),
@@ -211,6 +220,9 @@ def _validate(found: SourceRecord) -> Incoming | RefusedRecord:
             return RefusedRecord(found.location, _unstorable(found.raw) or "cannot be stored as JSON")
         if "\\u0000" in raw and (reason := _unstorable(found.raw)):
             return RefusedRecord(found.location, reason)
+    given = own_properties(found.data) if found.file else found.properties
+    if properties := given and properties_of(given):
+        raw = _CANONICAL(json.loads(raw) | {OWN_PROPERTIES: properties})
     return Incoming(
         found,
         record,

@@ -1,15 +1,17 @@
 """The memories that the records of an import are: which are new, which are changed, and which were edited here."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from django.db import connection, transaction
 from django.db.models import Max, Q
 
 from access.models import AuditEvent
-from access.viewer import may_write_everything
+from access.viewer import Viewer, may_write_everything
 from categories.services import TooManyNewNamesError, Vocabulary
 from curation.models import CurationChange
 from memories.history import value_changes
@@ -27,6 +29,8 @@ from transfer.state import ImportObserver, ImportRun, projects_ensure
 from transfer.vocabulary import vocabulary_record_write
 from web.sql import execute
 
+# Records that are counted in one statement.
+_COUNTED = 1_000
 # The fields of a line of an export, besides its record, that every importer may set.
 _STORED_BY_ALL = frozenset({"state_reason", "record_hash", "raw"})
 # The project id, whether the record has an id, and the id or the hash of its text.
@@ -138,24 +142,25 @@ def _key_of(run: ImportRun, one: Incoming) -> Key:
 
 def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
     stored, matched = _stored([key for key, _ in incoming]), Matched()
-    stored |= _moved_away(run, [one for one in incoming if one[0] not in stored])
+    same = {key: stored[key] for key, one in incoming if key in stored and stored[key][1] == one.record_hash}
+    stored |= _moved_away(run, [one for one in incoming if one[0] not in stored], same)
     if run.observer:
         renamed = _renamed(run.observer, [one for one in incoming if one[0] not in stored])
         matched.renamed = {memory_id for memory_id, _ in renamed.values()}
         stored |= renamed
     for key, one in incoming:
-        if key not in stored and one.found.names and (gone := run.renames.find(key[0], one.record.content)):
+        if key not in stored and one.found.file and (gone := run.renames.find(key[0], one.record.content)):
             run.note(one.location, f"was {gone.external_id!r} before: its memory #{gone.id} has the new name")
             matched.renamed.add(gone.id)
             stored[key] = (gone.id, gone.record_hash)
-    same: dict[int, NoteFile] = {}
+    files: dict[int, NoteFile] = {}
     for key, one in incoming:
         known = stored.get(key)
         if known is None:
             matched.new.append(one)
             continue
         run.numbers.remember(one.stored, known[0])
-        if one.found.names and known[0] in run.archived_as_gone:
+        if one.found.file and known[0] in run.archived_as_gone and _may_change(run, known[0]):
             run.note(one.location, f"is there again: its memory #{known[0]} is no longer archived")
             run.returned.add(known[0])
         if one.stored is None and known[1] == one.record_hash:
@@ -163,19 +168,34 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
             run.tally.updated += known[0] in run.returned
             run.tally.unchanged += known[0] not in run.returned
             settled(run, [(one, known[0])])
-            same |= {known[0]: one.found.file} if one.found.file else {}
+            files |= {known[0]: one.found.file} if one.found.file and _may_change(run, known[0]) else {}
+        elif not _may_change(run, known[0]):
+            run.refused(one.location, f"#{known[0]} was moved to a project that you cannot write to")
         else:
             matched.changed.append((one, known[0]))
-    _note_files_refresh(same)
+    _note_files_refresh(files)
     _take_own_writes(run, matched)
     if matched.changed and not run.options.overwrite:
         # A copy from an export has no hash to compare; whether it differs from its memory shows when that is read.
         edited = edited_here([memory_id for one, memory_id in matched.changed if one.stored is None])
+        digests = dict(Memory.objects.filter(pk__in=edited).values_list("pk", "raw__note_file__digest"))
         for one, memory_id in matched.changed:
-            if memory_id in edited:
+            if memory_id not in edited:
+                continue
+            if one.found.file and one.found.file.digest and digests.get(memory_id) == one.found.file.digest:
+                # The note is as it was; it is only read in another way now.
+                run.tally.unchanged += 1
+                settled(run, [(one, memory_id)])
+            else:
                 refuse_edited(run, one, memory_id, edited[memory_id])
         matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in edited]
     return matched
+
+
+def _may_change(run: ImportRun, memory_id: int) -> bool:
+    """Whether the viewer may change a memory, which may have been moved away."""
+    project_id = run.is_elsewhere.get(memory_id)
+    return project_id is None or run.viewer.may_write(project_id)
 
 
 def _take_own_writes(run: ImportRun, matched: Matched) -> None:
@@ -243,36 +263,107 @@ def _renamed(observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]) 
     return found
 
 
-def _moved_away(run: ImportRun, unknown: Sequence[tuple[Key, Incoming]]) -> dict[Key, tuple[int, str]]:
-    """Memories by the keys of records, from whose projects they were moved here to others that the viewer sees."""
+class _Candidate(NamedTuple):
+    """A memory that may be that of a record, which is not where the record belongs."""
+
+    id: int
+    project_id: int
+    batch_id: int | None
+    record_hash: str
+    is_same: bool
+    """Whether it was made of the same record, or the same file, as it is now."""
+
+
+def _moved_away(
+    run: ImportRun, unknown: Sequence[tuple[Key, Incoming]], stored: Mapping[Key, tuple[int, str]]
+) -> dict[Key, tuple[int, str]]:
+    """Memories by the keys of records, from whose projects they were moved here to others that the viewer sees.
+
+    They came from the same source, whatever it was called then.
+    """
+    if not unknown:
+        return {}
+    candidates = _candidates(run, unknown)
+    at_places = _known_at_places(run.observer, unknown) if run.observer else {}
+    sources = _sources(run, candidates, stored) if candidates else frozenset()
     found: dict[Key, tuple[int, str]] = {}
-    named = _known_at_places(run.observer, unknown) if run.observer else _known_elsewhere(run, unknown)
-    seen = visible_to(run.viewer).filter(pk__in=named).values_list("pk", "project_id", "record_hash")
-    for memory_id, project_id, record_hash in seen if named else ():
-        key = named[memory_id]
-        if project_id != key[0] and any(was == key[0] for was, _ in value_changes(memory_id, "project_id", run.viewer)):
-            found[key] = (memory_id, record_hash)
+    for key, memories in candidates.items():
+        for one in memories:
+            is_known = at_places.get(one.id) == key or one.batch_id in sources
+            if is_known and one.project_id != key[0] and _was_in(one.id, key[0], run.viewer):
+                found[key] = (one.id, one.record_hash)
+                run.is_elsewhere[one.id] = one.project_id
     return found
+
+
+def _was_in(memory_id: int, project_id: int, viewer: Viewer) -> bool:
+    return any(was == project_id for was, _ in value_changes(memory_id, "project_id", viewer))
+
+
+def _candidates(run: ImportRun, unknown: Sequence[tuple[Key, Incoming]]) -> dict[Key, list[_Candidate]]:
+    """The memories in any project that have the names of records, or their texts if they have no names."""
+    named = {key[2]: (key, one) for key, one in unknown}
+    by_place = _known_at_places(run.observer, unknown) if run.observer else {}
+    # memory_external_idx and memory_content_hash_idx begin with the project.
+    memories = visible_to(run.viewer).filter(
+        Q(pk__in=by_place)
+        | Q(
+            Q(external_id__in=named) | Q(external_id="", content_hash__in=named),
+            project_id__in=list(Project.objects.values_list("pk", flat=True)),
+        )
+    )
+    keys = dict(unknown)
+    found: dict[Key, list[_Candidate]] = {}
+    columns = ("pk", "project_id", "batch_id", "record_hash", "external_id", "content_hash", "raw__note_file__digest")
+    for pk, project_id, batch_id, record_hash, external_id, content_hash, digest in memories.values_list(*columns):
+        key = by_place.get(pk) or named[external_id or content_hash][0]
+        file = keys[key].found.file
+        is_same = record_hash == keys[key].record_hash or bool(file and digest and digest == file.digest)
+        found.setdefault(key, []).append(_Candidate(pk, project_id, batch_id, record_hash, is_same))
+    return found
+
+
+def _sources(
+    run: ImportRun, candidates: Mapping[Key, Sequence[_Candidate]], stored: Mapping[Key, tuple[int, str]]
+) -> frozenset[int | None]:
+    """The earlier imports of this source: those of its name, and those most of whose records are these.
+
+    Two vaults may have notes at the same places; their texts tell them apart.
+    """
+    total, same = Counter[int | None](), Counter[int | None]()
+    for memories in candidates.values():
+        total.update(one.batch_id for one in memories)
+        same.update(one.batch_id for one in memories if one.is_same)
+    batches = dict(Memory.objects.filter(pk__in=[pk for pk, _ in stored.values()]).values_list("pk", "batch_id"))
+    same.update(batches[pk] for pk, _ in stored.values() if pk in batches)
+    total.update(batches.values())
+    return frozenset(run.earlier_batches) | {batch for batch in same if batch and 2 * same[batch] >= total[batch]}
+
+
+def count_known(records: Iterable[Incoming], viewer: Viewer) -> int:
+    """How many records the viewer has as they are, in whatever project: as the same record, or the same file."""
+    named = {one.record.id or one.content_hash: one for one in records}
+    names, known = list(named), 0
+    for start in range(0, len(names), _COUNTED):
+        some = names[start : start + _COUNTED]
+        memories = visible_to(viewer).filter(
+            Q(external_id__in=some) | Q(external_id="", content_hash__in=some),
+            project_id__in=list(Project.objects.values_list("pk", flat=True)),
+        )
+        rows = memories.values_list("external_id", "content_hash", "record_hash", "raw__note_file__digest")
+        there = {
+            name
+            for external_id, content_hash, record_hash, digest in rows
+            if (one := named.get(name := external_id or content_hash))
+            and (record_hash == one.record_hash or bool(one.found.file and digest == one.found.file.digest))
+        }
+        known += len(there)
+    return known
 
 
 def _known_at_places(observer: ImportObserver, unknown: Sequence[tuple[Key, Incoming]]) -> dict[int, Key]:
     at_places = ((observer.memory_at(one.location), key) for key, one in unknown)
     return {memory_id: key for memory_id, key in at_places if memory_id}
-
-
-def _known_elsewhere(run: ImportRun, unknown: Sequence[tuple[Key, Incoming]]) -> dict[int, Key]:
-    """Memories that earlier imports of the source brought, now in any project, by the names of records."""
-    if not unknown or not run.earlier_batches:
-        return {}
-    names = {key[2]: key for key, _ in unknown}
-    # memory_external_idx and memory_content_hash_idx begin with the project.
-    memories = Memory.objects.filter(
-        Q(external_id__in=names) | Q(external_id="", content_hash__in=names),
-        project_id__in=list(Project.objects.values_list("pk", flat=True)),
-        batch_id__in=run.earlier_batches,
-    )
-    rows = memories.values_list("pk", "external_id", "content_hash")
-    return {pk: names[external_id or content_hash] for pk, external_id, content_hash in rows}
 
 
 def refuse_edited(run: ImportRun, one: Incoming, memory_id: int, edit: str) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from django.conf import settings
 from pydantic import BaseModel, Field, TypeAdapter
 
+from access.viewer import Viewer
 from memories.records import MemoryRecord, derived_title
 from memories.vocabulary_records import is_vocabulary
 from text.highlight import plain_title
@@ -38,21 +39,32 @@ from transfer.formats.base import (
 from transfer.formats.choices import check_choices, with_values
 from transfer.formats.csv_table import columns_check
 from transfer.formats.importer import Importer
-from transfer.jobs import JobStateError, State, UploadInvalidError, importer_of, job_previews, job_text
+from transfer.jobs import (
+    JobStateError,
+    State,
+    UploadInvalidError,
+    importer_of,
+    job_previews,
+    job_text,
+    viewer_of_starter,
+)
+from transfer.match import count_known
 from transfer.models import ImportJob
 from web.processes import start_once
 from web.secrets import texts_to_store
 
-_ROWS = 8
+_ROWS = 50
+# Records that are named, since they are not taken, or with a note.
+_NAMED = 8
 _READ = 20_000
 # If there are several files.
-_FILES, _ROWS_OF_FILE = 20, 3
+_FILES, _ROWS_OF_FILE = 20, 10
 _COLUMNS = 1_000
 # Somebody waits for the page. A record that takes longer is the last one.
 _SECONDS = 10.0
 # Those that are not shown are only counted.
 _COUNT_SECONDS = 4.0
-_TYPES, _TAGS = 12, 12
+_TYPES, _TAGS, _FOLDERS = 12, 12, 20
 # The system ends the process that makes previews when one takes longer, whatever it is at.
 _MOST_SECONDS = 40
 _MOST_TRIES = 2
@@ -71,6 +83,8 @@ class PreviewedRow(BaseModel):
     tags: list[str]
     created_at: datetime | None
     text: str
+    state: str = Field("", description="Empty if the record gives none: it is active then.")
+    authors: list[str] = []
 
 
 class PreviewedFile(BaseModel):
@@ -99,8 +113,12 @@ class PreviewedSum(BaseModel):
     undated: int = Field(description="Memories without a date of their own.")
     first: datetime | None = Field(description="The earliest date of a memory that gives one.")
     last: datetime | None
+    known: int = Field(0, description="Memories that are here already, as they are, in whatever project.")
     types: dict[str, int] = Field(description="The most frequent types, and how many memories have them.")
     tags: dict[str, int]
+    states: dict[str, int] = Field({}, description="How many memories have each state.")
+    folders: dict[str, int] = Field({}, description="The folders of notes, and how many memories come from them.")
+    without_project: int = Field(0, description="Memories that name no project.")
     rules: list[PreviewedRule]
 
 
@@ -141,12 +159,17 @@ class _Found:
     undated: int = 0
     types: Counter[str] = field(default_factory=Counter)
     tags: Counter[str] = field(default_factory=Counter)
+    states: Counter[str] = field(default_factory=Counter)
+    folders: Counter[str] = field(default_factory=Counter)
+    without_project: int = 0
     rules: Counter[tuple[str, str]] = field(default_factory=Counter)
+    records: list[Incoming] = field(default_factory=list)
+    """Those that are looked for among the memories, without their texts."""
 
-    @property
-    def sum(self) -> PreviewedSum:
+    def sum(self, viewer: Viewer) -> PreviewedSum:
         return PreviewedSum(
             memories=self.count,
+            known=count_known(self.records, viewer),
             is_all=self.is_all,
             refused=len(self.refused),
             notes=len(self.notes),
@@ -155,6 +178,9 @@ class _Found:
             last=self.last,
             types=dict(self.types.most_common(_TYPES)),
             tags=dict(self.tags.most_common(_TAGS)),
+            states=dict(self.states.most_common()),
+            folders=dict(sorted(self.folders.most_common(_FOLDERS))),
+            without_project=self.without_project,
             rules=[
                 PreviewedRule(rule=rule, type=kind, memories=count)
                 for (rule, kind), count in self.rules.most_common(_TYPES)
@@ -165,9 +191,14 @@ class _Found:
         """Count a memory, with the notes about it."""
         record = one.record
         self.count += 1
+        self.records.append(_without_text(one))
         self.notes.extend((one.location, note) for note in one.found.notes)
         self.types[record.type] += 1
         self.tags.update(record.tags)
+        self.states[record.state or "active"] += 1
+        self.without_project += not record.project
+        if one.found.file:
+            self.folders[one.found.file.path.rpartition("/")[0] or "the top folder"] += 1
         if one.found.rule:
             self.rules[one.found.rule, record.type] += 1
         if record.dated is None or "created_at" in one.found.volatile:
@@ -224,6 +255,16 @@ def preview_of(job: ImportJob) -> Preview | None:
         return None
 
 
+def earlier_preview(job: ImportJob) -> Preview | None:
+    """The last preview of an upload, made for another way to read it, with the columns as they are chosen now."""
+    made = sorted(job_previews(job).glob("*.json"), key=lambda path: path.stat().st_mtime)
+    if not made:
+        return None
+    preview = _PREVIEW.validate_json(made[-1].read_bytes())
+    columns = (replace(one, field=job.columns.get(one.name, one.field)) for one in preview.columns)
+    return replace(preview, columns=tuple(columns), error="")
+
+
 def _place(job: ImportJob) -> Path:
     way = hashlib.sha256(json.dumps([job.columns, job.read_as], sort_keys=True).encode()).hexdigest()[:16]
     return job_previews(job) / f"{way}.json"
@@ -245,7 +286,8 @@ def job_read_as(
         raise JobStateError(
             f"{job.name} is {job.get_state_display()}: only an upload that is ready has columns to choose."
         )
-    preview = preview_of(job)
+    # The columns are the same whatever they are read as.
+    preview = preview_of(job) or earlier_preview(job)
     if preview is None:
         raise JobStateError(f"{job.name} is still being read. Choose its columns in some seconds.")
     try:
@@ -380,14 +422,20 @@ def _preview_make(job: ImportJob) -> Preview:
         format=name,
         about=about,
         rows=tuple(found.rows),
-        refused=tuple(found.refused[:_ROWS]),
+        refused=tuple(found.refused[:_NAMED]),
         error=error_text,
-        notes=tuple(found.notes[:_ROWS]),
+        notes=tuple(found.notes[:_NAMED]),
         columns=columns,
         files=tuple(files),
-        found=found.sum if found.count or found.refused else None,
+        found=found.sum(viewer_of_starter(job)) if found.count or found.refused else None,
         count=found.count if found.is_all and not error_text and len(files) < _FILES else None,
     )
+
+
+def _without_text(one: Incoming) -> Incoming:
+    """A record without what takes much memory."""
+    record = one.record.model_copy(update={"content": "", "summary": ""})
+    return one._replace(found=replace(one.found, data={}, raw=None, stored=None), record=record, raw="")
 
 
 def _columns_of(importer: Importer, path: Path, options: Options) -> Sequence[Column]:
@@ -405,6 +453,8 @@ def _row(record: MemoryRecord) -> PreviewedRow:
         type=record.type,
         project=record.project,
         tags=list(record.tags[:5]),
-        created_at=record.created_at,
+        created_at=record.dated,
         text=text[:200],
+        state=record.state or "",
+        authors=list(record.authors[:5]),
     )

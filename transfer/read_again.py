@@ -25,11 +25,12 @@ from access.viewer import Viewer
 from categories.models import MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
 from memories.history import value_changes
+from memories.link_targets import dangling_links, names_of_memories
 from memories.models import ImportBatch, Memory, Project
 from memories.refusals import ChangeRefusedError
 from memories.resolve import SessionUse, names_ensure, names_of, record_snapshot, sessions_ensure
 from memories.snapshot import LINKED, SCALARS, MemorySnapshot, NamedLink, Ref
-from memories.storage import dangling_links_resolve, memories_audit, snapshots_read, snapshots_update
+from memories.storage import dangling_settle, memories_audit, snapshots_read, snapshots_update
 from memories.supersession import refuse_apart
 from memories.trust import trust_of_record
 from transfer.blocks import Incoming, blocks_read, validate_source
@@ -290,7 +291,7 @@ class _RowsChange:
         before = snapshots_read(self._linked)
         self._store_changes([(old, replace(old, links=self._linked[pk])) for pk, old in before.items()])
         run.tally.unchanged += self._looked_at - len(self._updated)
-        dangling_links_resolve(self._named, run.viewer)
+        dangling_settle(dangling_links(self._updated, names_of_memories(self._updated)), run.viewer)
         supersede_named(run, self._superseding)
         for project in Project.objects.filter(pk__in=self._moved):
             moved = self._moved[project.pk]

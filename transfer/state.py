@@ -139,6 +139,8 @@ class ImportRun:
     projects: dict[str, KnownProject] = field(default_factory=dict)
     returned: set[int] = field(default_factory=set)
     """Memories that were archived because their notes were gone, which are there again."""
+    is_elsewhere: dict[int, int] = field(default_factory=dict)
+    """Memories of records that were moved to another project, and that."""
     used: set[int] = field(default_factory=set)
     """The projects with memories of this import."""
     numbers: CopyNumbers = field(default_factory=CopyNumbers)

@@ -127,9 +127,8 @@ def _refuse_edited(batch: ImportBatch, memory_ids: Sequence[int], history_until:
         named = ", ".join(f"#{memory_id}" for memory_id in edited[:_NAMED])
         more = f" and {len(edited) - _NAMED:,} more" if len(edited) > _NAMED else ""
         raise ChangedSinceError(
-            f"{memories(len(edited))} {'was' if len(edited) == 1 else 'were'} changed since batch {batch.pk} imported "
-            f"{'it' if len(edited) == 1 else 'them'}: {named}{more}. "
-            "Nothing was undone."
+            f"{memories(len(edited))} {'was' if len(edited) == 1 else 'were'} changed since this import brought or "
+            f"changed {'it' if len(edited) == 1 else 'them'}: {named}{more}. Nothing was undone."
         )
 
 

@@ -42,7 +42,7 @@ from transfer.jobs import (
     may_import,
 )
 from transfer.page import FIELD_LABELS, build_found, facts_of, failure_text, label_of, outcome_of
-from transfer.previews import Preview, job_read_as, preview_of
+from transfer.previews import Preview, earlier_preview, job_read_as, preview_of
 from transfer.queries import changed_by, imported_paths, imports_open, imports_past, is_empty, sample_batch
 from transfer.read_again import can_read_again, job_read_again
 from transfer.renames import archive_gone, gone_notes
@@ -223,7 +223,9 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         context["complaints"] = [str(one) for one in messages.get_messages(request)]
     if one.state in (State.READY, State.FAILED) and one.is_upload:
         preview = preview_of(one)
-        context |= {"is_being_read": True} if preview is None else _preview_context(preview, viewer)
+        context["is_being_read"] = preview is None
+        preview = preview or earlier_preview(one)
+        context |= _preview_context(preview, viewer) if preview else {}
         if preview:
             formats = (preview.format, *(file.format for file in preview.files))
             context["unexpected"] = unexpected_format(request.GET.get("from", ""), formats)
@@ -239,6 +241,7 @@ def _preview_context(preview: Preview, viewer: Viewer) -> dict[str, object]:
         "fields": FIELDS,
         "has_question": any(column.question for column in preview.columns),
         "field_labels": FIELD_LABELS,
+        "all_named": bool(preview.found and preview.found.is_all and not preview.found.without_project),
         "projects": projects,
         "may_make_project": may_make,
         "closed_projects": [] if may_make else [name for name in named if name not in projects],

@@ -22,10 +22,10 @@ from categories.models import Category, Concept, Entity, FormerPath, LocalText, 
 from categories.paths import slug_of
 from categories.queries import ids_by_path
 from categories.services import ConceptKey, EntityKey, categories_ensure, concepts_ensure, entities_ensure, tags_ensure
+from memories.link_targets import number_named, targets_resolve
 from memories.models import Project, Session
 from memories.records import MemoryRecord
 from memories.resolve import SessionUse, sessions_ensure
-from memories.storage import number_named, targets_resolve
 from memories.vocabulary_records import (
     VOCABULARY_RECORDS,
     CategoryRecord,

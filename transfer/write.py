@@ -22,6 +22,7 @@ from access.viewer import Viewer
 from categories.models import LocalText, MadeBy
 from categories.services import Vocabulary, vocabulary_lock_shared
 from cluster import update_statistics
+from memories.link_targets import DanglingLink, dangling_links, names_of_snapshot, targets_resolve
 from memories.models import Memory
 from memories.records import SUPERSEDED_BY_REL, MemoryRecord, slug_name
 from memories.resolve import SessionUse, names_ensure, names_of, record_snapshot, sessions_ensure
@@ -29,7 +30,7 @@ from memories.secrets import read_policies
 from memories.snapshot import InsertBlock, MemorySnapshot, NamedLink, insert_block
 from memories.storage import (
     changed_fields,
-    dangling_names_resolve,
+    dangling_settle,
     memories_audit,
     memory_text,
     outbox_add_batch,
@@ -37,7 +38,6 @@ from memories.storage import (
     snapshots_insert,
     snapshots_read,
     snapshots_update,
-    targets_resolve,
 )
 from memories.trust import is_same_text, trust_of_record
 from search.engines import segment_files
@@ -170,8 +170,9 @@ class _BlockWriter:
         self._session_dates: dict[tuple[int, str], datetime] = {}
         # The sessions of changed memories, dated again when all are stored.
         self._changed_sessions: set[int | None] = set()
-        # Project and name in lower case -> the new memory that links may mean by it.
-        self._called: dict[tuple[int, str], int] = {}
+        # Links of others that name memories of this import, and the memories that have links themselves.
+        self._naming: dict[DanglingLink, None] = {}
+        self._linked: list[int] = []
         self._superseding: list[Superseding] = []
 
     def write(self, block: Block, matched: Matched) -> None:
@@ -201,7 +202,8 @@ class _BlockWriter:
 
     def finish(self) -> None:
         """Write what relates memories, now that all are stored."""
-        dangling_names_resolve(self._called, self._run.viewer)
+        naming = self._naming | dict.fromkeys(dangling_links(self._linked))
+        dangling_settle(list(naming), self._run.viewer)
         supersede_named(self._run, self._superseding)
         note_states_store(self._run.batch_id)
         restore_returned(self._run.returned, self._run.viewer, self._run.batch_id)
@@ -211,12 +213,19 @@ class _BlockWriter:
 
     def _store(self) -> None:
         block = self._waiting.popleft().result()
-        snapshots_insert(block, self._run.viewer, of_batch=True, proven=self._proven)
+        snapshots_insert(block, of_batch=True, proven=self._proven)
+        self._remember_names(block.snapshots)
         self._run.tally.count_new((one.project_id, one.created_at) for one in block.snapshots)
         segment_files.reached("block stored")
         if self._run.tally.created >= self._analyze_at:
             self._analyze_at *= 16
             update_statistics(_LOOKED_UP)
+
+    def _remember_names(self, memories: Sequence[MemorySnapshot]) -> None:
+        """Remember the links that these memories may be meant by, and that they have: names may come later."""
+        self._linked += [memory.id for memory in memories if memory.links]
+        names = [name for memory in memories for name in names_of_snapshot(memory)]
+        self._naming |= dict.fromkeys(dangling_links(names=names))
 
     def _names_ensure(self, block: Block, written: Sequence[Incoming]) -> None:
         """Make or match all names of the records that are written."""
@@ -269,8 +278,6 @@ class _BlockWriter:
         project_id = run.projects[project_of(run, record)].id
         if record.supersedes:
             self._superseding.append((one.location, memory_id, project_id, record.supersedes))
-        for name in one.found.names:
-            self._called.setdefault((project_id, name), memory_id)
         snapshot = record_snapshot(
             record=record,
             memory_id=memory_id,
@@ -307,6 +314,7 @@ class _BlockWriter:
         changes = snapshots_update(changes)
         # A copy from an export is compared with the memory itself, not by its hash.
         run.tally.unchanged += compared - len(changes)
+        self._remember_names([after for _, after in changes])
         memories_audit(run.viewer, "import", changes, batch_id=run.batch_id)
         run.tally.updated += len(changes)
 

@@ -41,11 +41,14 @@ _FEW_MEMBERS = 10
 class NothingEmbeddedError(Exception):
     """Suggestions of this kind need embeddings, and there are none. The message has the remedy."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, compared_names: bool = False) -> None:
         remedy = f"run `{command('worker --once')}` first"
         if settings.WITHOUT_EMBEDDINGS:
-            remedy = "WITHOUT_EMBEDDINGS=1 turns embeddings off, and only names are compared without them"
-        super().__init__(f"No memory has been embedded yet: {remedy}.")
+            remedy = "WITHOUT_EMBEDDINGS=1 turns embeddings off"
+        text = "No memory has been embedded yet"
+        if compared_names:
+            text = "Names of tags, entities and concepts were compared; memories were not, since none is embedded yet"
+        super().__init__(f"{text}: {remedy}.")
 
 
 @dataclass(slots=True)
@@ -79,7 +82,10 @@ def suggest(
     withdraw_obsolete()
     for kind in kinds:
         begun, found = timezone.now(), set[str]()
-        by_kind[kind] = _store(_proposals(kind, project), limit, found)
+        try:
+            by_kind[kind] = _store(_proposals(kind, project), limit, found)
+        except NothingEmbeddedError:
+            raise NothingEmbeddedError(compared_names=not by_kind.keys().isdisjoint(NAME_KINDS)) from None
         by_kind[kind].withdrawn = _delete_unconfirmed(kind, project, found, begun)
         if kind in (Kind.CATEGORY, Kind.CONCEPT):
             by_kind[kind].accepted = _accept_by_policy(kind, project, viewer)

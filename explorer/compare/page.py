@@ -19,6 +19,8 @@ from text.formatting import listed, memories, number, plural
 
 _WAYS = ((DATE_KEY, "Periods"), ("agent", "Agents"), ("project", "Projects"), (SEARCHES, "Searches"))
 _MORE, _MOST = 100, 200
+# All but deleted ones.
+_KEPT_STATES = ("active", "archived", "proposed", "superseded")
 _ONLY_SHOWN = 7
 _SHORT = 5
 _NO_BREAK = "\u202f"
@@ -124,6 +126,14 @@ class ComparePage:
         )
 
     @property
+    def wider_url(self) -> str:
+        """The same with archived and superseded memories; empty where states are chosen."""
+        asked = self.asked
+        if any(query.state for query in (asked.shared, asked.a, asked.b) if query):
+            return ""
+        return comparison_url(Asked(asked.request, asked.shared.with_(state=_KEPT_STATES), asked.a, asked.b))
+
+    @property
     def swap_url(self) -> str:
         return comparison_url(Asked(self.asked.request, self.asked.shared, self.asked.b, self.asked.a))
 
@@ -221,11 +231,10 @@ class ComparePage:
     def lift(self, row: Difference) -> str:
         return "" if row.lift is None else f"× {row.lift:,.0f}" if row.lift >= _ROUNDED else f"× {row.lift:.2f}"
 
-    def only_note(self, letter: str, rows: Sequence[Difference]) -> str:
+    def only_note(self, rows: Sequence[Difference]) -> str:
         note = plural(len(rows), "value") if rows else "no value"
-        if rows and self.asked.by == DATE_KEY:
-            note += ", no longer used" if letter == "A" else ", first used then"
-        return note
+        # Replaced memories may have had the same value at another time.
+        return f"{note}, superseded memories left out" if rows and self.wider_url else note
 
     def only_shown(self, rows: Sequence[Difference]) -> list[tuple[Difference, int, float]]:
         """The values with their counts, and the lengths of their bars in percent."""

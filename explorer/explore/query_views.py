@@ -133,7 +133,7 @@ def build_values_context(query: SearchQuery, page: FacetPage, notices: Iterable[
         ticked=tuple(chip for chip in chips if chip.id == f"chip-{spec.key}"),
         more_url=at(page_size="", page="") if listing.parent and page.has_more else "",
         curate_base=curate_url(page.facet.key, ""),
-        merge=_change_link("Merge", merge_url(page.facet.key), query, page, listing_parameters),
+        merge=_change_link(_MERGE.get(spec.key, "Merge"), merge_url(spec.key), query, page, listing_parameters),
         remove=_change_link("Remove", removal_url(page.facet.key), query, page, listing_parameters),
     )
 
@@ -144,6 +144,9 @@ def _letter_link(page: FacetPage, initial: Initial, at: Callable[..., str]) -> L
     url = f"{at(sort='name', page='' if place == 1 else str(place))}#{row_id(page.facet.key, initial.value)}"
     name = "Names that begin with no letter" if initial.letter == "#" else f"Names from {initial.letter}"
     return Link(initial.letter, url, name)
+
+
+_MERGE = {"author": "Rename or merge"}
 
 
 def _change_link(verb: str, url: str, query: SearchQuery, page: FacetPage, listing: dict[str, str]) -> Link | None:

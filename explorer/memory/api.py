@@ -198,6 +198,9 @@ class MemoryReply(BaseModel):
     valid_to: datetime | None
     superseded_by: MemoryName | None
     supersedes: list[MemoryName]
+    properties: dict[str, list[str]] = Field(
+        description="What its record says besides these fields, by name: own properties of a note, columns of a table."
+    )
     links: list[LinkReply]
     backlinks: list[BacklinkReply]
     relationships: list[MemoryRelationshipReply]
@@ -538,6 +541,7 @@ def memory_reply(detail: MemoryDetail, request: HttpRequest) -> MemoryReply:
         session=memory.session.external_id if memory.session else "",
         superseded_by=detail.superseded_by and _named(detail.superseded_by),
         supersedes=[_named(title) for title in detail.supersedes],
+        properties={name: list(values) for name, values in detail.properties.items()},
         links=[
             LinkReply(rel=x.rel, target=x.target, url=x.url, memory=x.memory and _named(x.memory)) for x in detail.links
         ],

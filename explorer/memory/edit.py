@@ -24,7 +24,9 @@ from memories.projects import ProjectExistsError, project_create
 from memories.queries import MAX_LINKS, MemoryDetail, memory_version
 from memories.records import DEFAULT_REL, SUPERSEDED_BY_REL, MemoryChanges, StrictMemoryRecord
 from memories.refusals import ChangeRefusedError, VersionConflictError
+from memories.resolve import without_text_links
 from memories.services import memory_archive, memory_create, memory_delete, memory_restore, memory_update
+from memories.snapshot import NamedLink
 from memories.storage import one_revision
 from text.formatting import local_time
 from web.admin import Lines, Prose
@@ -309,6 +311,7 @@ def _entities_of(detail: MemoryDetail) -> Iterable[tuple[str, dict[str, str]]]:
 
 def _values_of(detail: MemoryDetail) -> dict[str, Any]:
     memory = detail.memory
+    named = [NamedLink(link.rel, link.target, link.url) for link in detail.links]
     return {
         "title": memory.title,
         "summary": memory.summary,
@@ -326,7 +329,7 @@ def _values_of(detail: MemoryDetail) -> dict[str, Any]:
         "source_url": memory.source_uri,
         "links": [
             {"rel": link.rel, "target": link.target, "url": link.url}
-            for link in detail.links
+            for link in without_text_links(named, memory.content)
             if link.rel != SUPERSEDED_BY_REL
         ],
     }

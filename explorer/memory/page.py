@@ -26,14 +26,14 @@ from explorer.links import (
     similar_url,
     why_not_url,
 )
-from explorer.markdown import EmbeddedNote, embedded_names, note_key, render_markdown
+from explorer.markdown import EmbeddedNote, embedded_names, render_markdown
 from memories.import_names import import_label
 from memories.invented_team import is_sample
 from memories.models import Memory
 from memories.queries import (
     MOST_EMBEDDED_TEXT,
     MemoryDetail,
-    MemoryTitle,
+    NoteText,
     ResolvedLink,
     embedded_texts,
     memory_version,
@@ -44,6 +44,7 @@ from search.similar import SharedTerms, SimilarMemory, SimilarResult
 from text.formatting import day_label, local_time, moment_label, verb_text
 from text.highlight import title_or_number
 from text.steering import marks_text
+from text.wiki_links import name_key, names_of_file
 
 _DAYS_AROUND = 3
 
@@ -89,7 +90,7 @@ class MemoryPage:
     """The fields that edit facts, if the viewer may."""
     import_name: str = ""
     """The import that brought it, as the viewer may see its name."""
-    embedded: Mapping[int, tuple[MemoryTitle, str]] = field(default_factory=dict)
+    embedded: Mapping[int, NoteText] = field(default_factory=dict)
     """The memories that the text shows in place, with their texts."""
 
     @classmethod
@@ -107,19 +108,25 @@ class MemoryPage:
     def body(self) -> SafeString:
         notes = {name: self.url(memory_id) for name, memory_id in self._note_ids.items()}
         embedded = {
-            name: self._embedded_note(*self.embedded[memory_id])
+            name: self._embedded_note(self.embedded[memory_id])
             for name, memory_id in self._note_ids.items()
             if memory_id in self.embedded
         }
         return render_markdown(self.detail.memory.content, self.title, notes=notes, embedded=embedded)
 
-    def _embedded_note(self, title: MemoryTitle, text: str) -> EmbeddedNote:
+    def _embedded_note(self, found: NoteText) -> EmbeddedNote:
+        title = found.title
         return EmbeddedNote(
             self.url(title.id),
             title_or_number(title.title, title.id),
-            text[:MOST_EMBEDDED_TEXT],
+            found.text[:MOST_EMBEDDED_TEXT],
             "" if title.state == Memory.State.ACTIVE else f"({title.state})",
-            is_cut=len(text) > MOST_EMBEDDED_TEXT,
+            is_cut=len(found.text) > MOST_EMBEDDED_TEXT,
+            notes={
+                name_key(name): self.url(target_id)
+                for target, target_id in found.links.items()
+                for name in names_of_file(target)
+            },
         )
 
     @property
@@ -135,19 +142,16 @@ class MemoryPage:
         ids: dict[str, int] = {}
         for link in self.detail.links:
             if link.memory:
-                bare = link.target.removesuffix(".md").removesuffix(".markdown")
-                steps = bare.split("/")
-                paths = ["/".join(steps[at:]) for at in range(len(steps))]
-                for name in (link.target, *paths, *(f"{path}.md" for path in paths), link.memory.title, *link.aliases):
-                    ids.setdefault(note_key(name), link.memory.id)
+                for name in (*names_of_file(link.target), link.memory.title, *link.aliases):
+                    ids.setdefault(name_key(name), link.memory.id)
         for title in (*self.detail.supersedes, self.detail.superseded_by):
             if title:
-                ids.setdefault(note_key(title.title), title.id)
+                ids.setdefault(name_key(title.title), title.id)
         # A note that is shown in this one may link back.
         memory = self.detail.memory
         file_name = memory.external_id.rsplit("/", 1)[-1].removesuffix(".md")
         for name in filter(None, (memory.title, memory.external_id, file_name)):
-            ids.setdefault(note_key(name), memory.pk)
+            ids.setdefault(name_key(name), memory.pk)
         return ids
 
     def url(self, memory_id: int) -> str:
@@ -206,10 +210,19 @@ class MemoryPage:
         return f"{reverse('suggestions:review')}?{urlencode(query)}"
 
     @property
+    def properties(self) -> list[MemoryFact]:
+        """The properties of its record besides these facts, as texts."""
+        named = self.detail.properties.items()
+        return [MemoryFact(name, tuple(FactValue(value) for value in values)) for name, values in named]
+
+    @property
     def links(self) -> list[tuple[str, list[ResolvedLink]]]:
         """Links of the record by relation."""
-        ordered = sorted(self.detail.links, key=lambda link: link.rel)
-        return [(_relation_label(rel), list(links)) for rel, links in groupby(ordered, key=lambda link: link.rel)]
+        # A text may name a memory in several ways.
+        once: dict[tuple[str, int | str], ResolvedLink] = {}
+        for link in sorted(self.detail.links, key=lambda link: link.rel):
+            once.setdefault((link.rel, link.memory.id if link.memory else link.target), link)
+        return [(_relation_label(rel), list(links)) for rel, links in groupby(once.values(), key=lambda link: link.rel)]
 
     @property
     def backlinks(self) -> list[tuple[str, list[ResolvedLink]]]:

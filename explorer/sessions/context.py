@@ -21,7 +21,7 @@ from access.viewer import Viewer
 from explorer.explore.timeline_api import QueryWarning, query_warning
 from explorer.operations import read_operation
 from memories.marks import MARKS, marks_by_memory
-from memories.models import Memory, MemoryRead
+from memories.models import Memory, MemoryRead, Project
 from memories.pins import counting_pins, with_pinner
 from memories.queries import visible_to
 from memories.recalls import record_passing
@@ -159,7 +159,7 @@ def session_context(request: ContextRequest, viewer: Viewer) -> SessionContext:
         ]
     sections[-1] = replace(sections[-1], has_more=latest.has_more)
     whole = SessionContext(
-        projects=request.project,
+        projects=request.project or _visible_projects(viewer),
         total=latest.total,
         sections=tuple(_without_repeats(sections)),
         categories=_largest(counts["category"]),
@@ -172,6 +172,13 @@ def session_context(request: ContextRequest, viewer: Viewer) -> SessionContext:
     shown = [one.id for section in found.sections for one in section.memories]
     record_passing(viewer, shown, MemoryRead.Kind.CONTEXT, request.querystring())
     return found
+
+
+def _visible_projects(viewer: Viewer) -> tuple[str, ...]:
+    """The projects that a viewer of some sees; empty for all."""
+    if viewer.project_ids is None:
+        return ()
+    return tuple(Project.objects.filter(pk__in=viewer.project_ids).order_by("slug").values_list("slug", flat=True))
 
 
 def _pinned(scope: SearchQuery, viewer: Viewer) -> ContextSection:

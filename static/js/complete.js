@@ -156,13 +156,14 @@ function many(field) {
   const title = field.labels?.[0]?.textContent.trim() ?? field.getAttribute("aria-label") ?? "name";
   const frame = element("div", { class: "names" }, input);
   const original = new Set(names);
-  // Tags are written with commas between them; other names may have one in them.
-  const takesCommas = field.dataset.complete === "tag";
+  // Names are written with commas between them. One that has a comma itself is chosen from the list, or quoted.
+  const mayQuote = !["tag", "memory"].includes(field.dataset.complete);
   const sends = field.form.querySelector("[type=submit], button:not([type])")?.textContent.trim();
   const hint = element(
     "p",
     { class: "names-hint", id: `hint-${made + 1}` },
-    `Enter${takesCommas ? " or a comma" : ""} adds a name${sends ? `, Enter again is “${sends}”` : ""}.`,
+    `Enter or a comma adds a name${sends ? `, Enter again is “${sends}”` : ""}.` +
+      (mayQuote ? " A name with a comma in it is written in quotes." : ""),
   );
   input.setAttribute("aria-describedby", [field.getAttribute("aria-describedby"), hint.id].filter(Boolean).join(" "));
   const hasFocus = field.autofocus || document.activeElement === field;
@@ -187,7 +188,7 @@ function many(field) {
     );
   };
   const add = (name, label) => {
-    const text = name.trim();
+    const text = name.trim().replace(/^"([^"]*)"?$/, "$1").replace(/[\s,]+$/, "");
     if (text && !names.includes(text)) names.push(text);
     if (text && label) labels.set(text, label);
     input.value = "";
@@ -196,7 +197,9 @@ function many(field) {
   const close = attachOffers(input, field, add);
   input.setAttribute("aria-label", title);
   input.addEventListener("input", () => {
-    if (takesCommas && input.value.includes(",")) {
+    const quoted = mayQuote && input.value.match(/^\s*"([^"]*)("\s*,)?/);
+    if (quoted?.[2]) add(quoted[1]);
+    else if (!quoted && input.value.includes(",")) {
       const parts = input.value.split(",");
       const last = parts.pop();
       parts.forEach((part) => add(part));

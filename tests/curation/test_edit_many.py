@@ -17,6 +17,7 @@ from curation.services import CurationForbiddenError, curation_apply, curation_p
 from curation.working_copy import CurationRefusedError
 from memories.history import memory_history
 from memories.models import Memory, Project
+from memories.storage import corpus_bump
 from tests.curation.conftest import dump, number, tags
 from tests.curation.test_interfaces import HIDDEN
 from tests.html import html_of
@@ -234,3 +235,68 @@ def test_more_than_can_be_changed_at_once_is_refused_with_the_limit(corpus, cura
     monkeypatch.setattr(memory_operations, "MOST_MEMORIES", 5)
     with pytest.raises(CurationRefusedError, match="14 memories match, and at most 5 can be changed at once: narrow"):
         curation_apply(operation=Retag(query="", add_tags=["x"]), viewer=curator)
+
+
+@pytest.mark.parametrize(
+    ("filled", "opened"),
+    [
+        ("add_tags=new&set_date=2024-02-30", {"tag", "date"}),
+        ("set_category=Kitchen&shift_date=soon", {"category", "date"}),
+        ("remove_authors=Mio&set_state=archived&set_valid_to=never", {"author", "state", "validity"}),
+        ("set_type=rule&set_project=nowhere", {"type"}),
+    ],
+)
+def test_parts_of_the_form_that_are_filled_stay_open_after_an_error(corpus, filled, opened):
+    page = signed_in(tea="curator").get(f"/curate/retag/?tag=kettle&{filled}")
+    assert page.status_code == 422
+    assert set(re.findall(r'id="part-(\w+)" open', html_of(page))) == opened
+
+
+def authors():
+    return {memory.external_id: memory.authors for memory in Memory.objects.filter(external_id__in=("t1", "t2", "t3"))}
+
+
+@pytest.fixture
+def three_authors(corpus):
+    for external_id, names in (("t1", ["Ann"]), ("t2", ["ann s.", "Cid"]), ("t3", ["A. Smith, Jr.", "Ann"])):
+        Memory.objects.filter(external_id=external_id).update(authors=names)
+    Memory.objects.filter(external_id="t3").update(state="archived")
+    corpus_bump()
+
+
+@pytest.mark.parametrize(
+    ("ticked", "name", "expected"),
+    [
+        (["Ann", "ann s.", "A. Smith, Jr."], "Ann Smith", (["Ann Smith"], ["Ann Smith", "Cid"], ["Ann Smith"])),
+        (["ann s.", "Ann"], "Ann", (["Ann"], ["Ann", "Cid"], ["A. Smith, Jr.", "Ann"])),
+        (["Ann"], "ANN", (["ANN"], ["ann s.", "Cid"], ["A. Smith, Jr.", "ANN"])),
+        (["Cid"], "Ann", (["Ann"], ["ann s.", "Ann"], ["A. Smith, Jr.", "Ann"])),
+    ],
+)
+def test_authors_that_are_ticked_get_one_name_after_a_preview_and_one_undo(three_authors, ticked, name, expected):
+    client, before = signed_in(tea="curator"), authors()
+    listed = html_of(client.get("/facets/author/"))
+    assert 'formaction="/curate/authors/">Rename or merge…<' in listed
+    form = html_of(client.get("/curate/authors/", {"author": ticked, "next": "/facets/author/"}))
+    assert all(f'name="author" value="{one}"' in form for one in ticked)
+    preview = client.get("/curate/authors/", {"author": ticked, "name": name, "next": "/facets/author/"}, follow=True)
+    page = html_of(preview)
+    token = re.search(r'name="token" value="([^"]+)"', page)
+    fields = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', page)
+    sent = {}
+    for key, value in fields:
+        sent.setdefault(key, []).append(value.replace("&#x27;", "'"))
+    done = client.post("/curate/retag/", sent)
+    assert token
+    assert done["Location"] == "/facets/author/"
+    assert tuple(authors()[one] for one in ("t1", "t2", "t3")) == expected
+    client.post(f"/curate/undo/{Curation.objects.latest('pk').pk}/")
+    assert authors() == before
+
+
+def test_name_for_authors_is_asked_for_and_readers_change_none(three_authors):
+    client = signed_in(tea="writer")
+    assert client.get("/curate/authors/", {"author": "Ann", "name": " "}).status_code == 422
+    assert client.get("/curate/authors/")["Location"].startswith("/facets/author/")
+    Membership.objects.update(role="reader")
+    assert client.get("/curate/authors/", {"author": "Ann"}).status_code == 403

@@ -106,7 +106,7 @@ def test_undo_names_what_was_edited_since_and_force_undoes_it(jsonl):
     memory = Memory.objects.get(external_id="m1")
     memory_update(memory_id=memory.pk, changes=MemoryChanges(pinned=True), viewer=EVERYTHING)
     said = failing(undo=batch.pk)
-    assert f"1 memory was changed since batch {batch.pk} imported it: #{memory.pk}. Nothing was undone." in said
+    assert f"1 memory was changed since this import brought or changed it: #{memory.pk}. Nothing was undone." in said
     assert Memory.objects.count() == 2
     run(undo=batch.pk, force=True)
     assert counts() == before

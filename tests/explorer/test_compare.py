@@ -78,3 +78,18 @@ def test_invalid_parameters_are_named(doors):
     assert refused.status_code == 422
     assert "by: " in refused.json()["detail"]
     assert "a.from: " in refused.json()["detail"]
+
+
+def test_superseded_and_archived_memories_can_be_included(client, corpus):
+    client.force_login(User.objects.create_superuser("owner"))
+    page = html_of(client.get("/compare/?by=project&a.project=tea&b.project=boat"))
+    assert "Archived and superseded memories are left out." in page
+    assert "superseded memories left out" in page
+    link = re.search(r'href="([^"]+)">Include archived and superseded ones<', page)[1].replace("&amp;", "&")
+    wider = html_of(client.get(link))
+    assert "superseded memories are left out" not in wider
+    assert "superseded memories left out" not in wider
+    for state in ("archived", "superseded"):
+        assert f"state={state}" in link
+    totals = [int(re.search(r'class="total" href="[^"]+">(\d+)', one)[1]) for one in (page, wider)]
+    assert totals[1] > totals[0]

@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from access.keys import make_key
-from access.viewer import command_viewer, viewer_of_key
+from access.viewer import Viewer, command_viewer, viewer_of_key
 from explorer.sessions.context import ContextRequest, session_context
 from memories.models import Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
@@ -103,6 +103,16 @@ def test_names_and_warnings_stay_within_the_budget_too(corpus):
 def test_unknown_argument_of_a_context_is_refused():
     with pytest.raises(QueryError, match="projekt: is not a parameter"):
         context(projekt="tea")
+
+
+@pytest.mark.parametrize("slugs", [("boat",), ("boat", "tea")])
+def test_head_names_the_projects_of_a_viewer_who_does_not_see_all(corpus, slugs):
+    ids = frozenset(Project.objects.filter(slug__in=slugs).values_list("pk", flat=True))
+    found = session_context(ContextRequest(), Viewer(ids, frozenset(["read"])))
+    assert found.text.startswith(f"# {', '.join(slugs)}: {found.total} memories\n")
+    assert found.projects == slugs
+    # Each memory says in which one it is, where there are several.
+    assert ("(boat)" in found.text) == (len(slugs) > 1)
 
 
 def agent_key(name, *scopes):

@@ -364,7 +364,7 @@ def test_any_past_import_is_undone_from_the_page_and_edits_stop_it(owner, jsonl,
     owner.post(f"/m/{memory.pk}/state/", {"state": "archived", "reason": "old"})
     job = owner.post(f"/imports/batches/{batch}/undo/").url
     jobs_run()
-    assert "1 memory was changed since batch" in html_of(owner.get(job))
+    assert "1 memory was changed since this import" in html_of(owner.get(job))
     assert Memory.objects.count() == 2
 
 

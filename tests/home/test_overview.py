@@ -114,6 +114,21 @@ def test_memories_that_others_changed_are_counted_beside_arrivals(arrived, every
     assert (boat.brought.count, boat.others.count) == (7, 0)
 
 
+def test_projects_of_arrivals_count_what_came_in_and_lead_to_it(arrived, everyone, client):
+    found = overview(everyone, "2026-03-01", NOW)
+    assert sum(one.count for one in found.arrived) == found.brought.count
+    assert all(run(one.query, everyone).total == one.count for one in found.arrived)
+    client.force_login(User.objects.create_superuser("ann"))
+    page = html_of(client.get("/?since=2026-03-01T00:00Z"))
+    assert "Projects: </span>came in" in page
+    assert "Projects: </span>new or changed" not in page
+    Memory.objects.filter(title="Cups").update(batch=None, updated_at=NOW)
+    corpus_bump()
+    both = html_of(client.get("/?since=2026-03-01T00:00Z"))
+    assert ("Projects: </span>came in" in both, "Projects: </span>new or changed" in both) == (True, True)
+    assert not overview(only("boat"), "2026-03-04T00:00Z", NOW).arrived
+
+
 def test_arrivals_of_more_imports_than_a_search_names_have_no_link(arrived, everyone, monkeypatch):
     monkeypatch.setattr("home.overview.MAX_VALUES", 0)
     found = overview(everyone, "2026-03-01", NOW)

@@ -97,6 +97,7 @@ def memories():
 def test_column_is_repaired_in_place_without_the_file_and_one_undo_takes_it_back(owner, place):
     job = bring_in(owner, place, Why="content", Nr="id", Decision="title", Day="", Who="authors")
     assert not Path(job.path).exists()
+    assert f"it is number {job.batch_id}." in html_of(owner.get(f"/imports/{job.pk}/"))
     before = {pk: row for pk, *row in Memory.objects.values_list("pk", "title", "created_at", "category_ids")}
     second = again(owner, job)
     page = owner.get(f"/imports/{second.pk}/")

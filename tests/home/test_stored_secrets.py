@@ -166,6 +166,25 @@ def test_a_purge_leaves_nothing_in_any_table_and_the_rest_works(stored, person, 
     assert MARK in event.after["marks"]
 
 
+def test_a_title_that_ends_within_a_secret_is_masked_in_the_history_too(person, settings, tmp_path):
+    settings.SECRETS, settings.HOME, settings.BACKUP_FOLDER = "off", tmp_path, tmp_path / "backups"
+    secret = "sk-ant-" + "api03-" + "b7Kq2LmZ9pTxW4" * 6 + "v1Rr8Q-AA"
+    key_of = "-----BEGIN " + "RSA PRIVATE KEY-----\n" + "zQLWDiizJle3LSkCYoY7RSVI3ugQ21rr\n" * 12
+    for text in (
+        f"The one of the shop for all that it has to do is {secret}",
+        f"{key_of}-----END RSA PRIVATE KEY-----",
+    ):
+        memory_create(record=MemoryRecord(content=text), viewer=person)
+    settings.SECRETS = "mask"
+    purge_ask(hashes=look_for_secrets().found, viewer=person)
+    purges_do()
+    stored = json.dumps(
+        [*Memory.objects.values_list("title", "content", "raw"), *AuditEvent.objects.values_list("after")]
+    )
+    assert "b7Kq2LmZ9p" not in stored
+    assert "zQLWDiiz" not in stored
+
+
 def test_undo_of_what_was_purged_is_refused_and_that_of_others_works(stored, person):
     memory_create(record=MemoryRecord(project="tea", content="Oolong", tags=["a", "b"]), viewer=person)
     other = curation_apply(operation=Merge(kind="tag", source="a", target="b"), viewer=person).curation

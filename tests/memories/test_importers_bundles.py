@@ -50,7 +50,7 @@ def test_each_file_of_an_archive_is_read_in_its_own_format(tmp_path):
 def test_notes_of_an_archive_are_read_together_as_the_vault_that_they_are(tmp_path):
     tea, hot = read(write_zip(tmp_path / "notes.zip", NOTES))
     assert (hot.location, hot.data["categories"], hot.data["tags"]) == ("oven/hot.md", ["oven"], ["fire"])
-    assert [(link["target"], tea.data["project"]) for link in tea.data["links"]] == [("oven/hot.md", "vault")]
+    assert tea.data["project"] == hot.data["project"] == "vault"
 
 
 def test_notes_without_a_folder_of_their_own_name_no_project_and_have_the_dates_of_their_files(tmp_path):

@@ -42,7 +42,7 @@ def test_columns_are_matched_by_their_names_and_the_match_is_shown(tmp_path, dat
         "column 'Note' is read as content",
         "column 'Labels' is read as tags",
         "column 'URL' is read as source_url",
-        "column 'Rating' is stored as it is, in raw",
+        "column 'Rating' is stored as it is, as a property",
     )
 
 

@@ -124,7 +124,17 @@ def test_notes_among_documents_are_the_same_as_in_a_folder_of_notes(tmp_path):
     together = records(tmp_path, "documents")
     assert together["green.md"].data == alone["green.md"].data
     assert together["note.md"].data == alone["note.md"].data
-    assert [link["target"] for link in together["note.md"].data["links"]] == ["manual.pdf", "green.md"]
+
+
+@pytest.mark.django_db
+def test_a_note_links_to_a_document_by_its_name(tmp_path):
+    (tmp_path / "note.md").write_text("See [[manual.pdf]] and [[Green]].")
+    (tmp_path / "green.md").write_text("Sencha.")
+    (tmp_path / "deep").mkdir()
+    write_pdf(tmp_path / "deep" / "manual.pdf", ["Pour."])
+    run(tmp_path)
+    targets = MemoryLink.objects.filter(memory__external_id="note.md").order_by("ordinal")
+    assert [link.target_memory.external_id for link in targets] == ["deep/manual.pdf", "green.md"]
 
 
 def test_a_long_text_is_divided_at_headings_and_loses_nothing():

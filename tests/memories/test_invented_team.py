@@ -1,10 +1,12 @@
 """The names of the sample stay in its projects: nobody else gets them by an alias, is offered them, or keeps them."""
 
+import json
 from dataclasses import replace
 
 import pytest
 from django.core.management import call_command
 
+from agent_tools.vocabulary_tools import list_values
 from categories.models import Category, Concept, Entity, LocalText
 from curation.suggestions.classifier import members_of
 from curation.suggestions.duplicate_names import concept_duplicate_proposals, entity_proposals, tag_proposals
@@ -164,3 +166,16 @@ def test_the_sample_is_removed_after_a_question_and_by_its_name(sample, owner, s
     page = html_of(owner.get(job))
     assert "<h1>The sample " in page
     assert "team.jsonl" not in page
+
+
+def test_agents_are_not_listed_the_names_of_the_sample_beside_those_of_others(sample):
+    assert '"lantern"' in list_values({"facet": "project", "format": "json"}, EVERYTHING)
+    write(tags=("mine",), project="home")
+    listed = list_values({"facet": "tag", "format": "json"}, EVERYTHING)
+    assert [row["value"] for row in json.loads(listed)["values"]] == ["mine"]
+    # They say that, and whoever asks for a project of the sample gets its names.
+    assert "lantern" in listed
+    of_sample = json.loads(list_values({"facet": "tag", "project": "lantern", "format": "json"}, EVERYTHING))
+    assert len(of_sample["values"]) > 5
+    of_import = json.loads(list_values({"facet": "tag", "import": str(sample.pk), "format": "json"}, EVERYTHING))
+    assert len(of_import["values"]) > 5

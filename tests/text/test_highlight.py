@@ -45,6 +45,33 @@ def test_marks_of_lines_are_dropped_where_one_follows_another():
 
 
 @pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("See [[Tea|the tea]], ![[a/Tea#Hot]] and ![[pot.PNG|300]].", "See the tea, a/Tea and ."),
+        ("> [!tip]- Title\n> Body", "Title Body"),
+        ("| Flour | g |\n|---|:-:|\n| Rye | 1 |\n\na | b", "Flour g Rye 1 a | b"),
+        ("- [ ] buy ==rye== now\n- [x] done", "buy rye now done"),
+        ("a %%hidden\nwords%% b 5%% c 6%%", "a b 5%% c 6%%"),
+        ("x==1 and y==2 [ ] a[!b]", "x==1 and y==2 [ ] a[!b]"),
+        ("[[", "[["),
+    ],
+)
+def test_marks_of_notes_are_left_out(text, shown):
+    assert plain_text(text) == shown
+
+
+@pytest.mark.parametrize("mark", ["%%", "==a", "|", "[[", "![[a", "\n|", "[!"])
+def test_many_marks_are_read_soon(mark):
+    assert plain_text(mark * 20_000) is not None
+
+
+def test_highlights_stand_at_words_beside_marks_of_notes():
+    text = plain_text("> [!tip] Kettle\n> ==valve== of the [[Kettle|big kettle]] %%kettle%%")
+    spans = matched_spans(text, parse_text("kettle").positive, "english")
+    assert (text, [text[start:end] for start, end in spans]) == ("Kettle valve of the big kettle", ["Kettle", "kettle"])
+
+
+@pytest.mark.parametrize(
     ("text", "query", "marked"),
     [
         pytest.param("Ein re\u0301sume\u0301, kurz", "résumé", ["re\u0301sume\u0301"], id="decomposed"),

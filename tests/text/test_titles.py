@@ -17,6 +17,10 @@ from text.highlight import MarkedText, plain_parts, plain_title
         pytest.param("Pass *args and **kwargs through", "Pass *args and **kwargs through", id="arguments"),
         pytest.param("2 * 3 * 4 and a[0](b", "2 * 3 * 4 and a[0](b", id="no pairs"),
         pytest.param("Call __init__ and snake_case", "Call __init__ and snake_case", id="underscores"),
+        pytest.param("[[tea/Green Tea|The tea]] and ![[pot.png]]", "The tea and pot.png", id="names in brackets"),
+        pytest.param("> [!tip] Use the stone", "Use the stone", id="callout"),
+        pytest.param("==Hot **water**== now %%later%%", "Hot water now ", id="marked and hidden"),
+        pytest.param("x==1 and y==2, 5%% of 6%%", "x==1 and y==2, 5%% of 6%%", id="comparisons"),
         pytest.param("", "", id="empty"),
     ],
 )

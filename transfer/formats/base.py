@@ -52,10 +52,10 @@ class SourceRecord:
     """Whether fields that are not valid are left out, with a note; the record is refused otherwise."""
     rule: str = ""
     """The rule that gives the record its type, if it names none."""
-    names: tuple[str, ...] = ()
-    """Names, in lower case, by which links of others may mean it besides its id."""
     file: NoteFile | None = None
     """The file of a note, so that an export gives it back."""
+    properties: Mapping[str, Any] | None = None
+    """What it says besides its fields, as texts by name; a note has it in its data."""
 
 
 @dataclass(frozen=True, slots=True)

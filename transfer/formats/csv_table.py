@@ -450,7 +450,7 @@ def _mapping(reads: Mapping[int, _CellReader], names: Sequence[str]) -> list[str
         f"column {name!r} is read as {reads[at].field}"
         + (f", with the {reads[at].dates.removesuffix('-first')} first" if reads[at].dates else "")
         if at in reads
-        else f"column {name!r} is stored as it is, in raw"
+        else f"column {name!r} is stored as it is, as a property"
         for at, name in enumerate(names)
     ]
 
@@ -469,7 +469,8 @@ def _row(
     # The successor is found by the record that is stored, also if it arrives later.
     draft.raw = {name: draft.data[name] for name in ("state", "superseded_by") if name in draft.data} | raw
     draft.notes[:0] = notes
-    yield replace(draft.record(), is_lenient=True)
+    further = {name: cell for at, (name, cell) in enumerate(zip(names, cells, strict=False)) if at not in reads}
+    yield replace(draft.record(), is_lenient=True, properties=further)
 
 
 IMPORTER = Importer(

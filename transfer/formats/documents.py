@@ -17,6 +17,7 @@ from typing import Any
 
 from categories.paths import MAX_DEPTH
 from text.formatting import plural
+from text.wiki_links import without_code
 from transfer.formats import csv_table, document_process, jsonl, markdown, notion
 from transfer.formats.base import (
     NotReadableError,
@@ -212,9 +213,7 @@ class _Documents:
             else:
                 draft.text("summary", text.information.get("description"))
                 draft.notes += _notes(text)
-            for link in (
-                markdown.links(markdown.without_code(part.text), file.name, self.notes) if kind == "html" else ()
-            ):
+            for link in markdown.links(without_code(part.text), file.name, self.notes) if kind == "html" else ():
                 draft.link(link["rel"], link["target"])
             yield _dated(draft, text.information, file)
 

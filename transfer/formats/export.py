@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memories.records import DEFAULT_TYPE, derived_title, normalise_tag, slug_name
+from memories.records import DEFAULT_REL, DEFAULT_TYPE, EMBEDS_REL, derived_title, normalise_tag, slug_name
+from text.wiki_links import name_key, named_texts, names_of_file
 from transfer.formats.drafts import plain_text
 
 PIECE = 64 * 1024
@@ -132,6 +133,16 @@ def original(line: Line, source: str) -> Mapping[str, Any]:
 def type_of(there: Any) -> str:
     """The type that a memory gets by that of another system."""
     return slug_name(plain_text(there)) or DEFAULT_TYPE
+
+
+def untold_links(line: Line) -> list[dict[str, Any]]:
+    """The links of a memory that its text does not have itself."""
+    told = {name_key(one.name) for one in named_texts(line["content"])}
+    return [
+        link
+        for link in line.get("links", ())
+        if link["rel"] not in (DEFAULT_REL, EMBEDS_REL) or told.isdisjoint(map(name_key, names_of_file(link["target"])))
+    ]
 
 
 def own_title(line: Line) -> str:

@@ -10,7 +10,6 @@ import posixpath
 import re
 import stat
 import time
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +23,7 @@ from categories.paths import MAX_DEPTH
 from memories.dates import DateOrder, date_value, read_moment
 from memories.records import MAX_CONTENT, MAX_LIST, MAX_TAG
 from text.highlight import first_heading, heading_text
+from text.wiki_links import WIKI_LINK, name_key, without_code
 from transfer.formats import claude_code, notion
 from transfer.formats.base import (
     ImportFailedError,
@@ -64,9 +64,8 @@ _NAMING_LINE = re.compile(r"^(?P<field>id|permalink|title):[ \t]*(?P<value>.+)$"
 _DATE_LINE = re.compile(
     r"^[\w -]{0,20}(?:date|created|updated|modified)[\w -]{0,20}:[ \t]*(?P<value>.+)$", re.MULTILINE | re.IGNORECASE
 )
+_LINK = re.compile(r"(?P<embedded>!?)\[\[(?P<target>[^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
 # No pattern may start again within what it has read, or a note of brackets alone would take hours.
-_CODE = re.compile(r"^(?P<fence>```++|~~~++).*?(?:^(?P=fence)|\Z)|`[^`\n]*`", re.DOTALL | re.MULTILINE)
-_WIKI_LINK = re.compile(r"(?P<embedded>!?)\[\[(?P<target>[^\[\]|#\n]+)(?:#[^\[\]|\n]*)?(?:\|[^\[\]\n]*)?\]\]")
 _LINK = re.compile(r"(?<!!)\[[^\[\]\n]*\]\((?P<target><[^<>\n]*>|[^()\s]+)(?:\s+\"[^\"\n]*\")?\)")
 _LIST_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?P<text>\S.*)$", re.MULTILINE)
 # `[category] text`; not a task, a link, a time code or a mark such as [x] or [>].
@@ -235,7 +234,7 @@ class NoteNames:
     """The names by which links may mean the notes of a folder."""
 
     ids: dict[str, str] = field(default_factory=dict)
-    """NoteNames and ends of paths, as `_name_key` has them -> ids of memories."""
+    """NoteNames and ends of paths, as `name_key` has them -> ids of memories."""
     numbers: dict[tuple[str, int], str] = field(default_factory=dict)
     """Folder and number of decision records -> ids."""
     repeated: set[str] = field(default_factory=set)
@@ -244,13 +243,13 @@ class NoteNames:
 
     def id_of(self, target: str, relative: str) -> str | None:
         """The id of the note that a link in a file means: by its path from that file, else by its name."""
-        key = _name_key(target.strip().rstrip("\\"))
-        beside = posixpath.normpath(posixpath.join(_name_key(posixpath.dirname(relative)), key))
+        key = name_key(target.strip().rstrip("\\"))
+        beside = posixpath.normpath(posixpath.join(name_key(posixpath.dirname(relative)), key))
         return self.ids.get(beside) or self.ids.get(key.lstrip("/").removeprefix("./"))
 
     def ids_named(self, text: str, relative: str) -> list[str]:
         """The ids of the notes that a text names: by links, by names, or by the numbers of decision records."""
-        targets = [match["target"] for match in _WIKI_LINK.finditer(text)]
+        targets = [match["target"] for match in WIKI_LINK.finditer(text)]
         targets += [unquote(match["target"].strip("<>")).split("#", 1)[0] for match in _LINK.finditer(text)]
         if not targets:
             whole = self.id_of(text, relative)
@@ -282,11 +281,6 @@ class Folder:
     """The projects of folders that are about another one, as Claude Code's memory is about a repository."""
 
 
-def _name_key(name: str) -> str:
-    """A name as it is compared: systems write its accents in two ways."""
-    return unicodedata.normalize("NFC", name).casefold()
-
-
 def names_of(starts: Iterable[tuple[str, bytes]]) -> NoteNames:
     """The names that links may use, given the paths and first bytes of files.
 
@@ -314,7 +308,7 @@ def names_of(starts: Iterable[tuple[str, bytes]]) -> NoteNames:
         memory_id = relative if memory_id in names.repeated else memory_id
         bare = posixpath.splitext(relative)[0]
         for name in (memory_id, relative, bare):
-            names.ids.setdefault(_name_key(name), memory_id)
+            names.ids.setdefault(name_key(name), memory_id)
         steps = relative.split("/")
         ends += [("/".join(steps[at:]), memory_id) for at in range(len(steps) - 1, 0, -1)]
         if match := _NUMBERED.match(steps[-1]):
@@ -327,10 +321,10 @@ def names_of(starts: Iterable[tuple[str, bytes]]) -> NoteNames:
                 aliases += [(one, memory_id) for one in _aliases(read_front_matter(f"---\n{matter}---\n").fields)]
     for end, memory_id in ends:
         for name in (end, posixpath.splitext(end)[0]):
-            names.ids.setdefault(_name_key(name), memory_id)
+            names.ids.setdefault(name_key(name), memory_id)
     # The name of a file goes before another note's title, and that before another note's alias.
     for name, memory_id in (*titles, *aliases):
-        names.ids.setdefault(_name_key(name), memory_id)
+        names.ids.setdefault(name_key(name), memory_id)
     return names
 
 
@@ -404,10 +398,8 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
         data["created_at"] = dated
     volatile = frozenset(name for name in ("created_at", "updated_at") if not data.get(name))
     data |= dict.fromkeys(volatile, changed.isoformat())
-    bare_path = posixpath.splitext(relative)[0]
-    aliases = _aliases({**found.fields, FURTHER: further})
-    called = (posixpath.basename(bare_path), bare_path, str(data["title"]), *aliases)
-    called = tuple(dict.fromkeys(map(_name_key, called)))
+    if aliases := _aliases({**found.fields, FURTHER: further}):
+        data["aliases"] = list(dict.fromkeys(aliases))
     return SourceRecord(
         relative,
         data,
@@ -415,7 +407,6 @@ def note(relative: str, text: bytes, changed: datetime, folder: Folder) -> Sourc
         notes=tuple(notes),
         is_lenient=True,
         rule=rule,
-        names=called,
         file=file(body=body),
     )
 
@@ -467,9 +458,9 @@ def _relate(data: dict[str, Any], relative: str, names: NoteNames) -> None:
     for link in data["links"]:
         rel = str(link.get("rel", "")).strip().casefold().replace("_", "-") if isinstance(link, dict) else ""
         if rel in _SUPERSEDES:
-            older.append(str(link.get("target", "")))
+            older += names.ids_named(f"[[{link.get('target', '')}]]", relative)
         elif rel in _SUPERSEDED_BY:
-            newer.append(str(link.get("target", "")))
+            newer += names.ids_named(f"[[{link.get('target', '')}]]", relative)
         else:
             others.append(link)
     data["links"] = others
@@ -529,24 +520,14 @@ def _listed(value: Any) -> list[Any]:
     return value.split(",") if isinstance(value, str) else [] if value is None else [value]
 
 
-def without_code(text: str) -> str:
-    """A text of Markdown without the code in it, whose brackets are no links and whose signs are no tags."""
-    return _CODE.sub(" ", text)
-
-
 def links(text: str, relative: str, folder: Folder) -> list[dict[str, str]]:
-    """Wiki links, and links to other files of the folder by their ids."""
+    """Typed relations, and links to other files of the folder by their ids. Others are found in the text itself."""
     names = folder.names
     found: dict[tuple[str, str], None] = {}
-    typed: set[int] = set()
     for item in _LIST_ITEM.finditer(text):
         if (match := _RELATION.fullmatch(item["text"])) and (target := match["target"].strip()):
             rel = match["double"] or match["single"] or match["word"]
-            found[rel.strip()[:100], names.id_of(target, relative) or target] = None
-            typed.add(item.start("text") + match.start("target"))
-    for match in _WIKI_LINK.finditer(text):
-        if (target := match["target"].strip().rstrip("\\")) and match.start("target") not in typed:
-            found["embeds" if match["embedded"] else "links-to", names.id_of(target, relative) or target] = None
+            found[rel.strip()[:100], target] = None
     for match in _LINK.finditer(text):
         target = unquote(match["target"].strip("<>")).split("#", 1)[0].split("?", 1)[0]
         if not target or _SCHEME.match(target) or not target.lower().endswith(folder.suffixes):
@@ -554,7 +535,7 @@ def links(text: str, relative: str, folder: Folder) -> list[dict[str, str]]:
         base = "" if target.startswith("/") else posixpath.dirname(relative)
         path = posixpath.normpath(posixpath.join(base, target.lstrip("/")))
         if not path.startswith("../"):
-            found["links-to", names.ids.get(_name_key(path)) or path] = None
+            found["links-to", names.ids.get(name_key(path)) or path] = None
     return [{"rel": rel, "target": target[:500]} for rel, target in list(found)[:MAX_LIST]]
 
 

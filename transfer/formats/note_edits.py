@@ -19,7 +19,7 @@ from memories.records import STORABLE, SUPERSEDED_BY_REL, MemoryRecord, derived_
 from memories.timestamps import parse_moment
 from transfer.formats.base import UnreadableFileError
 from transfer.formats.drafts import listed
-from transfer.formats.export import Line, as_there, type_of
+from transfer.formats.export import Line, as_there, type_of, untold_links
 from transfer.formats.front_matter import FURTHER, TOML_BLOCK, OwnField, block_of, own_field, read_front_matter
 from transfer.formats.markdown import Folder, NoteNames, note
 from transfer.formats.note_files import NoteFile, parts_around
@@ -189,7 +189,7 @@ def _added_links(line: Line) -> list[dict[str, str]]:
     there = [(one.get("rel"), one.get("target")) for one in listed(raw.get("links")) if isinstance(one, dict)]
     return [
         dict(one)
-        for one in line.get("links", ())
+        for one in untold_links(line)
         if (one["rel"], one["target"]) not in there and one["rel"] != SUPERSEDED_BY_REL
     ]
 

@@ -16,7 +16,8 @@ import yaml
 
 from text.formatting import plural
 from text.highlight import plain_title
-from transfer.formats.export import PIECE, Line, Lines, Remembered, Waiting, json_bytes
+from text.wiki_links import name_key, names_of_file
+from transfer.formats.export import PIECE, Line, Lines, Remembered, Waiting, json_bytes, untold_links
 from transfer.formats.note_edits import Around, edited_note, state_word
 from transfer.formats.note_files import NoteFile, note_file_in
 from transfer.formats.trees import EXPORT_REPORT
@@ -113,7 +114,7 @@ class _Places:
             return
         if line["state"] != _DELETED:
             for link in line.get("links", ()):
-                self._known.set("yes", "linked", line["project"], link["target"])
+                self._known.set("yes", "linked", line["project"], name_key(link["target"]))
         number, note = str(line["stored"]["number"]), note_file_in(line["stored"].get("raw"))
         if note is None:
             new = {name: line[name] for name in ("id", "project", "title") if name in line}
@@ -171,8 +172,9 @@ class _Places:
         note = note_file_in(line["stored"].get("raw"))
         edited = line["stored"].get("edited", ())
         if line["state"] == _DELETED and (note is None or "state" in edited):
-            names = (line.get("id", ""), f"#{number}")
-            if not any(self._known.get("linked", line["project"], name) for name in names):
+            files = names_of_file(note.path) if note else ()
+            names = filter(None, (line.get("id"), line.get("title"), f"#{number}", *files))
+            if not any(self._known.get("linked", line["project"], name_key(name)) for name in names):
                 self._counts["deleted"] += 1
                 return None
         self._counts["new" if note is None else "edited" if edited else "same"] += 1
@@ -220,7 +222,7 @@ class _Places:
             f"- {link['rel']}: <{link['url']}>"
             if "url" in link
             else f"- {link['rel']} [[{self._linked(line['project'], link['target'], path)}]]"
-            for link in line.get("links", ())
+            for link in untold_links(line)
         ]
         below = "\n\n## Relations\n\n" + "\n".join(relations) if relations else ""
         return f"---\n{head}---\n\n{line['content']}{below}\n".encode(errors="replace")

@@ -28,6 +28,8 @@ from agent_tools.claude_mem import worker
 from categories.searched_terms import terms_refresh_all
 from config.backup import unknown_migrations
 from config.backup_schedule import scheduled_backups
+from home.found_secrets import look_start
+from home.purge import open_purges
 from memories import recalls
 from memories.embedding.installation import can_install
 from memories.embedding.models import missing_packages
@@ -185,6 +187,9 @@ class Command(BaseCommand):
             if missing:
                 self.say("Search by meaning is being installed meanwhile; until it is there, words find.")
             start(SupervisedProcess(["worker", "--skip-checks"], "Nothing is embedded"))
+        if open_purges():
+            # It was interrupted.
+            look_start()
 
         if is_marking_due():
             start_once(["mark_memories"])

@@ -8,8 +8,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from access.viewer import command_viewer
 from home.found_secrets import (
-    Look,
     SecretsBusyError,
+    SecretsLook,
     allowed_hashes,
     look_for_secrets,
     secrets_allow,
@@ -90,7 +90,7 @@ class Command(BaseCommand):
         if look.found:
             sys.exit(FOUND)
 
-    def show(self, look: Look) -> None:
+    def show(self, look: SecretsLook) -> None:
         for one in sorted(look.found.values(), key=lambda one: (-one.rows, one.mark)):
             read = f"read {one.reads:,} times, {one.reads_by_agents:,} by agents, last {one.last_read[:10]}"
             self.stdout.write(
@@ -104,7 +104,7 @@ class Command(BaseCommand):
         allowed = f" {plural(look.allowed, 'mark')} allowed." if look.allowed else ""
         self.stdout.write(f"{plural(len(look.found) + look.more, 'secret')} in {look.rows:,} rows.{allowed}")
 
-    def purge(self, look: Look, ids: list[str], options: dict[str, Any]) -> None:
+    def purge(self, look: SecretsLook, ids: list[str], options: dict[str, Any]) -> None:
         if unknown := set(ids) - look.found.keys():
             raise CommandError(f"{', '.join(sorted(unknown))}: not found. Nothing was purged.")
         hashes = ids or list(look.found)

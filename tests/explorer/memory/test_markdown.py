@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from explorer.markdown import note_key, render_markdown, render_marked
+from explorer.markdown import render_markdown, render_marked
+from text.wiki_links import name_key
 
 ATTACKS = [
     pytest.param("<script>alert(1)</script>", id="script"),
@@ -140,7 +141,7 @@ def test_marked_words_are_highlighted_within_rendered_markdown(pieces, html):
         assert found == html
 
 
-NOTES = {note_key(name): "/memories/5/" for name in ("Green Tea", "drinks/Green Tea", "Green Tea.md")}
+NOTES = {name_key(name): "/memories/5/" for name in ("Green Tea", "drinks/Green Tea", "Green Tea.md")}
 LINK = '<a href="/memories/5/" rel="noopener nofollow">{}</a>'
 
 
@@ -160,3 +161,58 @@ LINK = '<a href="/memories/5/" rel="noopener nofollow">{}</a>'
 def test_links_between_notes_lead_to_their_memories(text, html):
     assert render_markdown(text, notes=NOTES).strip() == html
     assert "/memories/5/" not in render_markdown(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        pytest.param(
+            "> [!tip] Use *it*\n> Body.",
+            '<blockquote class="callout">\n<p class="callout-title">Use <em>it</em></p>\n<p>Body.</p>\n</blockquote>',
+            id="callout",
+        ),
+        pytest.param(
+            "> [!warning]-\n> Body.",
+            '<blockquote class="callout">\n<p class="callout-title">Warning</p>\n<p>Body.</p>\n</blockquote>',
+            id="callout without a title",
+        ),
+        pytest.param(
+            "> [!note|wide]\n>\n> - a",
+            '<blockquote class="callout">\n<p class="callout-title">Note</p>\n<ul>\n<li>a</li>\n</ul>\n</blockquote>',
+            id="callout with a list",
+        ),
+        pytest.param("> [x] no", "<blockquote>\n<p>[x] no</p>\n</blockquote>", id="quote"),
+        pytest.param("> a\n> [!tip] b", "<blockquote>\n<p>a\n[!tip] b</p>\n</blockquote>", id="not at the beginning"),
+        pytest.param(
+            '> [!"><script>alert(1)</script>] T',
+            '<blockquote class="callout">\n<p class="callout-title">T</p>\n</blockquote>',
+            id="script",
+        ),
+        pytest.param("==a *b*== c", "<p><mark>a <em>b</em></mark> c</p>", id="marked"),
+        pytest.param("a==b and c==d", "<p>a==b and c==d</p>", id="comparison"),
+        pytest.param("a == b == c ==== d", "<p>a == b == c ==== d</p>", id="operators"),
+        pytest.param("`==a==` \\==a==", "<p><code>==a==</code> ==a==</p>", id="code"),
+        pytest.param("==<b>==", "<p><mark>&lt;b&gt;</mark></p>", id="escaped"),
+        pytest.param("a %%b%% c", "<p>a  c</p>", id="comment"),
+        pytest.param("%%b%%", "", id="nothing else"),
+        pytest.param("a\n\n%%\nb\n\nc\n%%\n\nd", "<p>a</p>\n<p>d</p>", id="comment of several lines"),
+        pytest.param("%%\nb", "<p>%%\nb</p>", id="comment that does not end"),
+        pytest.param("5%% and 6%%, `%%a%%`", "<p>5%% and 6%%, <code>%%a%%</code></p>", id="percentages"),
+        pytest.param("```\n%%a%%\n- [ ] b\n```", "<pre><code>%%a%%\n- [ ] b\n</code></pre>", id="block of code"),
+        pytest.param(
+            "- [ ] a\n- [x] ==b==\n- [-] c",
+            '<ul>\n<li class="task">☐ a</li>\n<li class="task">☑ <mark>b</mark></li>\n<li>[-] c</li>\n</ul>',
+            id="boxes",
+        ),
+        pytest.param("1. [X] a\n\n   b", '<ol>\n<li class="task">\n<p>☑ a</p>\n<p>b</p>\n</li>\n</ol>', id="numbered"),
+        pytest.param("[ ] a", "<p>[ ] a</p>", id="no list"),
+    ],
+)
+def test_marks_of_notes(text, html):
+    assert render_markdown(text).strip() == html
+    assert render_marked([(text, False)]).strip() == html
+
+
+@pytest.mark.parametrize("mark", ["==", "%%", "> [!a] ", "- [ ] ", "[!", "==a", "%%a"])
+def test_many_marks_are_rendered_soon(mark):
+    assert render_markdown(mark * 10_000)
