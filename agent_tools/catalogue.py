@@ -66,7 +66,7 @@ _PAGE = _NOTES | _fields(
     numbers="page page_size total",
     switches="has_more",
     texts="known hidden facet_scope",
-    lists="named facet_notes lower_bounds",
+    lists="named understood facet_notes lower_bounds",
     maps="filters relaxations facets totals",
 )
 _CATEGORY = _fields(numbers="id", texts="name path description", lists="hierarchy aliases related_categories")

@@ -19,6 +19,7 @@ from memories.models import Memory
 from memories.queries import MemoryDetail, memory_version
 from memories.trust import trust_of
 from search.facets import FACET, Facet
+from search.plain_words import offer_filters
 from search.query import FacetScope, SearchQuery, Sort
 from search.result import Hit, SearchResult, SearchWarning
 from search.unified.legs import ResultKind
@@ -332,6 +333,19 @@ def page_head(result: SearchResult, facets: Collection[str]) -> dict[str, Any]:
     if result.relaxations:
         head["relaxations"] = OneLine({f"without {one.label}": one.count for one in result.relaxations})
     return head | (_counts(result, facets) if result.facets is not None else {})
+
+
+def understood_lines(query: SearchQuery, viewer: Viewer) -> dict[str, Any]:
+    """The calls that take people and times in the words of a query as filters, with what each finds."""
+    offers = offer_filters(query, viewer)
+    if not offers:
+        return {}
+    return {
+        "understood": [
+            f"{one.label} ({number(one.count, at_least=one.at_least)}): {call_text('search', **asked_of(one.query))}"
+            for one in offers
+        ]
+    }
 
 
 def hidden_line(result: SearchResult) -> dict[str, Any]:

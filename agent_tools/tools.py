@@ -27,6 +27,7 @@ from agent_tools.rendering import (
     next_page,
     page_head,
     render_rows,
+    understood_lines,
     unified_head,
     unified_row,
     warning_lines,
@@ -66,11 +67,11 @@ def search(arguments: Arguments, viewer: Viewer) -> str:
     if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_VALUES)
         record_list(viewer, [hit.id for hit in found.answer.hits], query.querystring())
-        head = page_head(found.answer, facets) | unified_head(found)
+        head = page_head(found.answer, facets) | unified_head(found) | understood_lines(query, viewer)
         return render_rows(head, "results", [unified_row(hit) for hit in found.hits], options, next_page(query))
     result = run(query, viewer, facet_limit=FACET_VALUES, detail=HitDetail.INDEX)
     record_list(viewer, [hit.id for hit in result.hits], query.querystring())
-    head = known_line(result, viewer) | page_head(result, facets)
+    head = known_line(result, viewer) | page_head(result, facets) | understood_lines(query, viewer)
     return render_rows(head, "memories", index_rows(result.hits, query.order), options, next_page(query))
 
 

@@ -1,6 +1,6 @@
 """Search and facets as JSON: the same results as the pages."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from explorer.explore.schemas import (
     RankScoreParts,
     RelaxationReply,
     SearchReply,
+    UnderstoodReply,
     UnifiedReply,
     WhyNotReply,
     WhyReason,
@@ -43,6 +44,7 @@ from search.facets import DATE_KEY, FACETS, Facet, FacetKind, FacetSpec
 from search.histogram import Histogram
 from search.hits import explain
 from search.listings import facet_page
+from search.plain_words import WordOffer, offer_filters
 from search.query import SearchQuery
 from search.result import FACET_LIMIT, FacetListing, FacetPage, Hit, HitDetail, SearchResult
 from search.run import run
@@ -80,14 +82,15 @@ def search(request: ApiRequest) -> tuple[Timings, SearchReply | UnifiedReply]:
     if query.is_unified:
         found = unified(query, viewer, facet_limit=FACET_LIMIT)
         record_list(viewer, [hit.id for hit in found.answer.hits], query.querystring())
-        return found.timings, _unified_reply(found, request, extra.view)
+        return found.timings, _unified_reply(found, request, extra.view, offer_filters(query, viewer))
     here = continued(query, extra.cursor, viewer) if extra.cursor else Continued(query)
     detail = HitDetail.FULL if extra.view == "full" else HitDetail.INDEX
     result = run(here.query, viewer, facet_limit=FACET_LIMIT, detail=detail, after=here.after)
     record_list(viewer, [hit.id for hit in result.hits], here.query.querystring())
     result = replace(result, warnings=(*here.warnings, *result.warnings))
     known = None if extra.cursor else best_known(result, viewer)
-    return result.timings, _search_reply(result, request, extra.view, known)
+    offers = () if extra.cursor else offer_filters(here.query, viewer)
+    return result.timings, _search_reply(result, request, extra.view, known, offers)
 
 
 @router.get(
@@ -176,21 +179,26 @@ def _facet_named(name: str) -> FacetSpec:
 # --- from result to reply ----------------------------------------------------------------------------------------
 
 
-def _unified_reply(found: UnifiedResult, request: HttpRequest, view: str) -> UnifiedReply:
+Offers = Sequence[WordOffer[SearchQuery]]
+
+
+def _unified_reply(found: UnifiedResult, request: HttpRequest, view: str, offers: Offers) -> UnifiedReply:
     """The fields of a plain search, plus the results of all kinds."""
     site = request.build_absolute_uri("/").rstrip("/")
     result = found.answer
     parts = unified_parts(found, site, lambda hit: _memory_hit(hit, result, site), in_full=view == "full")
-    return UnifiedReply(**{**_reply_fields(result, site, view), **parts})
+    return UnifiedReply(**{**_reply_fields(result, site, view, offers), **parts})
 
 
-def _search_reply(result: SearchResult, request: HttpRequest, view: str, known: UnifiedHit | None) -> SearchReply:
+def _search_reply(
+    result: SearchResult, request: HttpRequest, view: str, known: UnifiedHit | None, offers: Offers
+) -> SearchReply:
     site = request.build_absolute_uri("/").rstrip("/")
     beside = known and known_reply(known, result.query, site)
-    return SearchReply(**_reply_fields(result, site, view), known=beside)
+    return SearchReply(**_reply_fields(result, site, view, offers), known=beside)
 
 
-def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
+def _reply_fields(result: SearchResult, site: str, view: str, offers: Offers) -> dict[str, Any]:
     in_full = view == "full"
     return dict(
         memories=[_memory_hit(hit, result, site) for hit in result.hits]
@@ -198,6 +206,7 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         else [index_row(h) for h in result.hits],
         **{name: getattr(result, name) for name in _RESULT_FIELDS},
         named=[NamedReply.model_validate(term, from_attributes=True) for term in result.named],
+        understood=[_understood_reply(one) for one in offers],
         next_cursor=cursor_after(result),
         lower_bounds=list(result.lower_bounds),
         filters=result.query.applied(),
@@ -208,6 +217,17 @@ def _reply_fields(result: SearchResult, site: str, view: str) -> dict[str, Any]:
         ],
         took_ms=took_ms(result.timings),
         **_counted(result),
+    )
+
+
+def _understood_reply(offer: WordOffer[SearchQuery]) -> UnderstoodReply:
+    return UnderstoodReply(
+        label=offer.label,
+        words=offer.words,
+        filters=dict(offer.pairs),
+        text=offer.query.text,
+        query=offer.query.querystring(),
+        count=offer.count,
     )
 
 

@@ -46,6 +46,7 @@ from explorer.links import (
 )
 from explorer.page_query import USUAL, Arrangement, PageQuery, View
 from search.facets import FACET, STATES
+from search.plain_words import WordOffer
 from search.query import ALIASES, FacetScope, Mode, SearchQuery, Sort
 from search.result import NONE_CONTAINS, REFUSED, NamedTerm, SearchResult, SearchWarning
 from search.run import SPLIT_KEYS
@@ -54,6 +55,7 @@ from search.unified.rows import UnifiedHit
 from search.why_not import Check, WhyNot
 from text.formatting import listed, memories, number, plural, spoken_number
 from text.highlight import plain_title
+from web.params import Pair
 from web.validation import Problem
 
 _PAGE_SIZES = (25, 50, 100)
@@ -80,6 +82,10 @@ VIEW_LABELS = {View.LIST: "List", View.COMPACT: "Compact", View.TABLE: "Table", 
 _MODES_OFFERED = (Mode.HYBRID, Mode.KEYWORD, Mode.SEMANTIC, Mode.UNIFIED)
 
 
+# The key that takes the first filter offered.
+_TAKE = "Alt+Enter"
+
+
 @dataclass(frozen=True, slots=True)
 class Notice:
     """A message above the results: a problem with a parameter, or a warning."""
@@ -91,6 +97,8 @@ class Notice:
     is_error: bool = False
     details: str = ""
     """A long list, which is folded."""
+    key: str = ""
+    """The key by which the first link is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,8 @@ class ExplorerContext:
     problems: Sequence[Notice] = ()
     """Notices about parameters that cannot be read; `notes` are others."""
     notes: Sequence[Notice] = ()
+    offers: Sequence[WordOffer[PageQuery]] = ()
+    """Filters that the words of the text may mean."""
     typed: Sequence[str] = ()
     """Typed filters that are not applied yet."""
     best: UnifiedHit | None = None
@@ -303,8 +313,12 @@ class ExplorerContext:
 
     @cached_property
     def notices(self) -> tuple[Notice, ...]:
-        warnings = (_warning_notice(self.query, self.answer.pages, warning) for warning in self.result.warnings)
-        return (*self.problems, *self.notes, *warnings, *_scope_notice(self.query))
+        warnings = [
+            _warning_notice(self.query, self.answer.pages, warning, self.offers) for warning in self.result.warnings
+        ]
+        # One that a warning names already is not repeated.
+        offers = () if any(notice.key for notice in warnings) else _offer_notices(self.offers)
+        return (*self.problems, *offers, *self.notes, *warnings, *_scope_notice(self.query))
 
     @cached_property
     def plot(self) -> Plot | None:
@@ -449,6 +463,19 @@ def typed_notices(understood: Understood[PageQuery]) -> tuple[Notice, ...]:
     return tuple(Notice(f"“{part}” is searched for as text: {reason}") for part, reason in understood.unread)
 
 
+def _offer_notices(offers: Iterable[WordOffer[PageQuery]]) -> tuple[Notice, ...]:
+    """A notice with the filters that words of the text may mean; none without any."""
+    links = tuple(
+        Link(
+            f"{one.label} ({number(one.count, at_least=one.at_least)})",
+            explore_url(one.query),
+            f"Filter by {one.label} in place of “{one.words}”: {memories(one.count, at_least=one.at_least)}",
+        )
+        for one in offers
+    )
+    return (Notice("Did you mean", links=links, key=_TAKE),) if links else ()
+
+
 def problem_notices(problems: Iterable[Problem]) -> tuple[Notice, ...]:
     """A notice for each parameter that could not be read."""
     return tuple(_problem_notice(problem) for problem in problems)
@@ -475,8 +502,10 @@ def _named_link(query: SearchQuery, term: NamedTerm) -> Link:
     return Link(label, url, f"{label} {count}: show the memories that carry it", count=count)
 
 
-def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> Notice:
-    """A warning, with its suggestions as links."""
+def _warning_notice(
+    query: SearchQuery, pages: int, warning: SearchWarning, offers: Sequence[WordOffer[PageQuery]]
+) -> Notice:
+    """A warning, with its suggestions as links. It has the key if these are what is offered."""
     links: tuple[Link, ...] = ()
     if warning.parameter in FACET:
         # Without a selection in the facet, the suggestion is about the words of the text.
@@ -502,7 +531,12 @@ def _warning_notice(query: SearchQuery, pages: int, warning: SearchWarning) -> N
         warning.message,
         suggestion="Did you mean" if links else did_you_mean_text(warning.did_you_mean),
         links=links,
+        key=_TAKE if len(offers) == 1 and set(offers[0].pairs) <= set(_suggested(warning)) else "",
     )
+
+
+def _suggested(warning: SearchWarning) -> Iterable[Pair]:
+    return ((warning.parameter, name) for name in warning.did_you_mean)
 
 
 def _scope_notice(query: SearchQuery) -> tuple[Notice, ...]:

@@ -173,6 +173,17 @@ class RelaxationReply(BaseModel):
     also: list[tuple[str, str]] = Field(description="Parameters and values that have to be left out with it.")
 
 
+class UnderstoodReply(BaseModel):
+    """Words of the text that may mean filters: nothing is applied unless it is asked for."""
+
+    label: str
+    words: str = Field(description="The words that the filters stand for.")
+    filters: dict[str, str] = Field(description="Parameters and values: a facet's, or `from` and `to`.")
+    text: str = Field(description="The words that are left, for `q`.")
+    query: str = Field(description="The query string of the search with these filters.")
+    count: int = Field(description="How many memories it finds.")
+
+
 LOWER_BOUNDS = (
     "Which numbers are lower bounds because more memories are close in meaning than are considered: `total`, `hidden`, "
     "`date_buckets`, `histogram`, names of facets."
@@ -195,6 +206,9 @@ class SearchReply(BaseModel):
     named: list[NamedReply] = Field(description="The terms that the text names, the largest first.")
     warnings: list[QueryWarning]
     hidden: int = Field(description="Number of further matches in states that are excluded by default.")
+    understood: list[UnderstoodReply] = Field(
+        description="People and times in the words of the text, as filters to accept: all together first."
+    )
     known: "UnifiedHitReply | None" = Field(
         None, description="The fact, entity, concept or category that the text fits best, on the first page of hybrid."
     )

@@ -30,6 +30,7 @@ from explorer.page_query import PageQuery, View
 from explorer.views.page import ViewBar, build_bar
 from memories.queries import memory_details
 from memories.recalls import record_list, record_opening
+from search.plain_words import offer_filters
 from search.query import SearchQuery
 from search.saved_views import ViewNotFoundError, openable_view
 from text.formatting import number
@@ -120,6 +121,7 @@ def explore(request: PageRequest) -> HttpResponse:
         found,
         (*problem_notices(asked.problems), *missing),
         notes=typed_notices(asked.understood),
+        offers=offer_filters(asked.query, viewer),
         typed=asked.understood.typed if asked.is_typing else (),
         best=None if is_map or asked.is_typing else found.best_known(viewer),
         may_write="write" in viewer.scopes,

@@ -1,5 +1,6 @@
 """The page of the log of reads, and its parts on other pages. No request."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -16,6 +17,7 @@ from text.formatting import plural, when_text
 # Reads and readers that another page shows.
 _SHOWN = 5
 _LONGEST = 80
+_PLACE = re.compile(r"<[^>]*>")
 _DOORS = {"page": "on a page", "api": "through the API", "mcp": "through MCP", "claude-mem": "through claude-mem",
     "feed": "by a feed", "admin": "in the admin", "command": "on the command line"}  # fmt: skip
 _KINDS = {"list": "listed", "whole": "read whole", "context": "context of a session", "export": "exported"}
@@ -34,6 +36,11 @@ class ReadRow:
     @property
     def door(self) -> str:
         return _DOORS[self.listed.read.door]
+
+    @property
+    def operation(self) -> str:
+        """The tool, or the address with `…` for its numbers and names."""
+        return _PLACE.sub("…", self.listed.read.operation)
 
     @property
     def kind(self) -> str:

@@ -276,6 +276,15 @@ function askAgain() {
     htmx.ajax("GET", address(), { source: byId("explorer-head"), target: "#explorer", swap: "morph show:none" });
 }
 
+// The first filter that the words of the text may mean.
+function takeOffer(event) {
+  const offer = event.altKey && event.key === "Enter" && document.querySelector("#explorer [data-offer]");
+  if (!offer) return;
+  event.preventDefault();
+  endTyping();
+  offer.click();
+}
+
 // --- one listener for each event --------------------------------------------------------------------------------------
 // On the document, because Back replaces the whole body. These events do not bubble, or are stopped on their way up.
 const CAPTURED = ["change", "close", "submit", "toggle"];
@@ -292,7 +301,7 @@ const STEPS = {
   "htmx:configRequest": [nameOpenParts, sendDatesAsAsked, markFirstTyping],
   "htmx:responseError": [forgetFailedLevel],
   "htmx:sendError": [forgetFailedLevel],
-  keydown: [leaveMenu, enterDate],
+  keydown: [leaveMenu, enterDate, takeOffer],
   pointerover: [offerToPointer],
   submit: [endTyping],
   toggle: [fetchOpened],
