@@ -216,11 +216,11 @@ def _time_at(words: Sequence[str], at: int, viewer: Viewer, today: date) -> _Par
     if period is None:
         return _event_at(words, at, viewer) if fold(words[at]) in _EVENT_WORDS else None
     is_named = bound is not None and not (is_ambiguous(words[begin]) and words[begin][:1].islower())
-    found = _bounded(period, bound or "", at, begin + period.width, is_sure=period.is_sure or is_named)
+    found = _bounded_period(period, bound or "", at, begin + period.width, is_sure=period.is_sure or is_named)
     return replace(found, month=period, bound=bound or "") if found and period.month else found
 
 
-def _bounded(period: Period, bound: str, begin: int, end: int, *, is_sure: bool) -> _Part | None:
+def _bounded_period(period: Period, bound: str, begin: int, end: int, *, is_sure: bool) -> _Part | None:
     """A period, or all that is before or after it, as the days of a filter."""
     try:
         first, last = {
@@ -247,7 +247,7 @@ def _in_its_year(part: _Part, others: Sequence[_Part], viewer: Viewer) -> _Part:
     days = [month_period(year, month.month) for year in years]
     sizes = totals([base.between(one.first.isoformat(), one.last.isoformat()) for one in days], viewer)
     held = next((year for year, size in zip(years, sizes, strict=True) if size.total), years[0])
-    dated = _bounded(month.in_year(held), part.bound, part.begin, part.end, is_sure=part.is_sure)
+    dated = _bounded_period(month.in_year(held), part.bound, part.begin, part.end, is_sure=part.is_sure)
     return dated or part
 
 

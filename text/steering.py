@@ -70,7 +70,7 @@ def marks_of(texts: Iterable[str]) -> tuple[Mark, ...]:
 def phrases_of(text: str) -> list[str]:
     """The first phrases of a text for which it is marked, in lower case and with one space between words."""
     rules = _rules()
-    plain = next((part for part in _parts(_as_words(text)) if _weight(part) >= _ENOUGH), "")
+    plain = next((part for part in _windows_of(_as_words(text)) if _weight(part) >= _ENOUGH), "")
     found = [re.search(rules.patterns[number], plain) for number in rules.matching(plain)]
     turns = [_TURNS.search(text.lower())]
     return [match.group().strip(" .,:;!?/") for match in (*found, *turns) if match][:_MOST_PHRASES]
@@ -175,10 +175,10 @@ def _orders(text: str) -> bool:
     if _has_turn(text.lower()):
         return True
     plain = _as_words(text)
-    return any(_weight(part) >= _ENOUGH for spelling in (plain, *_spellings(plain)) for part in _parts(spelling))
+    return any(_weight(part) >= _ENOUGH for spelling in (plain, *_spellings(plain)) for part in _windows_of(spelling))
 
 
-def _parts(plain: str) -> Iterator[str]:
+def _windows_of(plain: str) -> Iterator[str]:
     """The parts of a text in each of which rules count together."""
     for begin in range(0, max(1, len(plain) - _OVERLAP), _PART - _OVERLAP):
         yield plain[begin : begin + _PART]

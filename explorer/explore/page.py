@@ -531,11 +531,11 @@ def _warning_notice(
         warning.message,
         suggestion="Did you mean" if links else did_you_mean_text(warning.did_you_mean),
         links=links,
-        key=_TAKE if len(offers) == 1 and set(offers[0].pairs) <= set(_suggested(warning)) else "",
+        key=_TAKE if len(offers) == 1 and set(offers[0].pairs) <= set(_suggested_pairs(warning)) else "",
     )
 
 
-def _suggested(warning: SearchWarning) -> Iterable[Pair]:
+def _suggested_pairs(warning: SearchWarning) -> Iterable[Pair]:
     return ((warning.parameter, name) for name in warning.did_you_mean)
 
 
