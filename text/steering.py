@@ -131,6 +131,8 @@ def _decoded(blob: str) -> str:
 
 # Characters between a verb and its object, in other languages than English.
 _NEAR = 70
+# Characters in which its signs count together: a sentence or two.
+_SENTENCES = 240
 _RULES_FILE = Path(__file__).with_name("steering_rules.toml")
 
 # Signs of where a turn of a conversation begins, as models are trained on them.
@@ -248,12 +250,12 @@ class _Language:
         return len(self.common & words) >= 2
 
     def weight(self, plain: str) -> int:
+        return max(self._weight_of(plain[at : at + _SENTENCES]) for at in range(0, len(plain), _SENTENCES // 2))
+
+    def _weight_of(self, plain: str) -> int:
         weight = 6 if _near(plain, self.disregard, self.instructions) else 0
-        signs = [
-            _near(plain, self.send, self.secrets),
-            *(any(word in plain for word in words) for words in self.single),
-        ]
-        return weight + 2 * sum(signs)
+        weight += 2 * _near(plain, self.send, self.secrets)
+        return weight + 2 * sum(any(word in plain for word in words) for words in self.single)
 
 
 def _near(plain: str, words: Iterable[str], others: Iterable[str]) -> bool:
