@@ -175,6 +175,8 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
             matched.changed.append((one, known[0]))
     _note_files_refresh(files)
     _take_own_writes(run, matched)
+    if not run.observer and not run.options.overwrite:
+        _refuse_other_vaults(run, matched, [pk for pk, _ in same.values()])
     if matched.changed and not run.options.overwrite:
         # A copy from an export has no hash to compare; whether it differs from its memory shows when that is read.
         edited = edited_here([memory_id for one, memory_id in matched.changed if one.stored is None])
@@ -215,6 +217,27 @@ def _take_own_writes(run: ImportRun, matched: Matched) -> None:
             run.tally.unchanged += 1
             settled(run, [(one, memory_id)])
     matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in written]
+
+
+def _refuse_other_vaults(run: ImportRun, matched: Matched, unchanged: Sequence[int]) -> None:
+    """Refuse notes that would overwrite those of another vault, which has notes at the same places.
+
+    A vault that has another name now is known by its notes: more of them are as they were than are not.
+    """
+    files = {pk: one.found.file.vault for one, pk in matched.changed if one.found.file and one.found.file.vault}
+    rows = Memory.objects.filter(pk__in=[*files, *unchanged]).values_list("pk", "raw__note_file__vault")
+    vaults = {pk: vault for pk, vault in rows if vault} if files else {}
+    kept = Counter(vaults[pk] for pk in unchanged if pk in vaults)
+    other = {pk for pk, vault in files.items() if vaults.get(pk, vault) != vault}
+    lost = Counter(vaults[pk] for pk in other)
+    for one, memory_id in matched.changed:
+        if memory_id in other and lost[vaults[memory_id]] > kept[vaults[memory_id]]:
+            vault = vaults[memory_id]
+            reason = f"the vault {vault!r} has another note of this name here, #{memory_id}: use a project of its own"
+            run.refused(one.location, reason)
+        else:
+            other.discard(memory_id)
+    matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in other]
 
 
 def _is_own(file: NoteFile | None, known: NoteFile) -> bool:

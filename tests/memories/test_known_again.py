@@ -141,3 +141,17 @@ def test_a_preview_counts_what_is_here_already(vault):
     assert count_known(records_of(folder, "other"), EVERYTHING) == 5
     one = Project.objects.get(slug="one")
     assert count_known(records_of(folder, "other"), Viewer(frozenset({one.pk}), frozenset({"read"}))) == 3
+
+
+def test_another_vault_overwrites_no_note_at_the_same_place(vault):
+    assert imported(vault(NOTES)) == (6, 0, 0, 0)
+    other = {"Notes/a.md": "Quite another text.", "Notes/x.md": "A new note of the other vault."}
+    assert imported(vault(other, "garden")) == (1, 0, 0, 1)
+    assert memory("a").content.startswith("A note about a")
+    assert "another note of this name" in str(ImportBatch.objects.latest("id").report)
+
+
+def test_a_vault_that_is_called_otherwise_now_takes_its_changes_along(vault):
+    assert imported(vault(NOTES)) == (6, 0, 0, 0)
+    assert imported(vault(NOTES | {"Notes/a.md": "Changed since."}, "renamed")) == (0, 1, 5, 0)
+    assert memory("a").content == "Changed since."
