@@ -183,7 +183,7 @@ def _with_pairs(query: Query, pairs: Iterable[Pair]) -> Query:
 
 def _find_parts(query: SearchQuery, matches: Sequence[re.Match[str]], viewer: Viewer) -> list[_Part]:
     words = [match.group() for match in matches]
-    if project := _people_of(viewer).projects.get(_name_of(words)):
+    if project := _people_of(viewer).projects.get(_name_of(_apart(words))):
         return [_of_person(project, 0, len(words), is_sure=True)]
     today = local_day(datetime.now(UTC), viewer.timezone)
     found = list(_scan(words, viewer, today))
@@ -348,8 +348,13 @@ def _read_projects(viewer: Viewer) -> dict[tuple[str, ...], _Person]:
     return {
         _name_of(words): _Person("project", slug, name, 0)
         for text, slug, name in names
-        if (words := _WORD.findall(text))
+        if (words := _apart(_WORD.findall(text)))
     }
+
+
+def _apart(words: Iterable[str]) -> list[str]:
+    """Words with those apart that a dash or a dot joins, as in slugs."""
+    return [part for word in words for part in re.split("[-.]", word) if part]
 
 
 def _persons(engine: Engine, viewer: Viewer) -> Iterator[_Person]:

@@ -26,7 +26,7 @@ from transfer.discover import discoveries
 from transfer.follow.page import build_followed
 from transfer.follow.process import is_followed_now
 from transfer.follow.sources import followable, sources_follow, sources_of
-from transfer.formats.csv_table import FIELDS
+from transfer.formats.csv_table import FIELDS, LIST_FIELDS
 from transfer.jobs import (
     State,
     batch_undo_queue,
@@ -248,9 +248,12 @@ def _preview_context(preview: Preview, viewer: Viewer) -> dict[str, object]:
     }
 
 
-def _form_choices(form: QueryDict) -> dict[str, Any]:
-    """How an upload is read, as its page asks."""
+def _form_choices(form: QueryDict, preview: Preview | None) -> dict[str, Any]:
+    """How an upload is read, as its page asks. A column that is given the field of another one takes it."""
     columns = dict(zip(form.getlist("column"), form.getlist("field"), strict=False))
+    before = {column.name: column.field for column in preview.columns} if preview and not preview.files else {}
+    taken = {field for name, field in columns.items() if field != before.get(name) and field not in LIST_FIELDS}
+    columns |= {name: "" for name, field in columns.items() if field in taken and before.get(name) == field}
     types = dict(zip(form.getlist("rule"), form.getlist("type"), strict=False))
     values = {name.removeprefix("all_"): value for name, value in form.items() if name.startswith("all_")}
     return {
@@ -286,7 +289,7 @@ def job_action(request: HttpRequest, job_id: int, action: str) -> HttpResponse:
         elif action == "again":
             return redirect("imports:job", job_read_again(job=one, viewer=viewer).pk)
         elif action == "columns":
-            job_read_as(job=one, **_form_choices(request.POST))
+            job_read_as(job=one, **_form_choices(request.POST, preview_of(one) or earlier_preview(one)))
         elif action == "cancel":
             job_cancel(job=one)
         elif action == "archive" and one.batch:

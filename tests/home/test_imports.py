@@ -200,6 +200,9 @@ def test_columns_are_guessed_shown_and_changed_by_the_api_and_on_the_page(owner,
     page = html_of(owner.get(job))
     assert '<th scope="row">Der Kessel leckt.</th>' in page
     assert '<option value="authors" selected>' in page
+    # A column that takes the field of another one leaves that without.
+    owner.post(columns, {"column": ["Nummer", "Kommentaar", "Wer"], "field": ["id", "content", "content"]})
+    assert ImportJob.objects.latest("id").columns == {"Nummer": "id", "Kommentaar": "", "Wer": "content"}
     path = f"/api{job.rstrip('/')}"
     headers = key("read", "write", "curate")
     refused = client.patch(path, {"columns": {"Name": "title"}}, content_type="application/json", headers=headers)

@@ -193,3 +193,9 @@ def test_the_name_of_a_project_is_offered_to_who_sees_it(team):
     assert first_of("secret") == ({"project": "secret"}, "", 1)
     assert first_of("secret", reader) is None
     assert first_of("quist", reader) is None
+
+
+def test_a_project_is_known_by_its_words(team):
+    create("Open at nine", project="tea-house of kyoto")
+    for text in ("tea house of Kyoto", "tea-house-of-kyoto"):
+        assert first_of(text) == ({"project": "tea-house-of-kyoto"}, "", 1)

@@ -84,7 +84,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
 }
 _NAMES |= {field: (*_NAMES[field], *words.split()) for field, words in FIELD_WORDS.items()}
 # Fields that several columns may be.
-_LISTS = {"tags", "categories", "concepts", "entities", "authors", "supersedes"}
+LIST_FIELDS = {"tags", "categories", "concepts", "entities", "authors", "supersedes"}
 _DATES = ("created_at", "updated_at", "happened_at", "valid_from", "valid_to")
 FIELDS = tuple(_NAMES)
 # A first line by which spreadsheets name the delimiter.
@@ -208,7 +208,7 @@ def _fields(names: Sequence[str], wanted: Mapping[str, str]) -> dict[int, str]:
                 f"column {name!r}: {wanted[name]!r} is not a field of a memory. Write one of {', '.join(FIELDS)}, or "
                 "an empty text to store the column as it is."
             )
-        if field and field not in _LISTS and field in by_field:
+        if field and field not in LIST_FIELDS and field in by_field:
             raise ColumnsError(
                 f"Columns {by_field[field]!r} and {name!r} are both read as {field}: choose one of them."
             )
@@ -389,7 +389,7 @@ class _CellReader:
 
     def add(self, draft: Draft, cell: str) -> None:
         """Set the field of a memory by a cell."""
-        if self.field in _LISTS:
+        if self.field in LIST_FIELDS:
             separator = next((one for one in ";|," if one in cell), ",")
             values = listed(cell) if cell.startswith("[") else cell.split(separator)
             draft.names(self.field, values)
