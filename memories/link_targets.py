@@ -23,12 +23,13 @@ _OF_TEXTS = (DEFAULT_REL, EMBEDS_REL)
 # Names in one statement.
 _MANY = 20_000
 _NAMES = "ARRAY(SELECT lower(name) FROM unnest(%(names)s::text[]) AS name)"
+_HASHES = "ARRAY(SELECT md5(lower(name)) FROM unnest(%(names)s::text[]) AS name)"
 # Uses memory_title_idx, memory_file_idx and memory_alias_gin, whose conditions these are.
 _CALLED = f"""
 SELECT id FROM memories_memory
-WHERE md5(lower(title)) = ANY(ARRAY(SELECT md5(lower(name)) FROM unnest(%(names)s::text[]) AS name))
+WHERE md5(lower(title)) = ANY({_HASHES})
 UNION SELECT id FROM memories_memory
-WHERE source_uri <> '' AND NOT source_uri LIKE '%%://%%' AND lower(substring(source_uri, '[^/]*$')) = ANY({_NAMES})
+WHERE source_uri <> '' AND NOT source_uri LIKE '%%://%%' AND md5(lower(substring(source_uri, '[^/]*$'))) = ANY({_HASHES})
 UNION SELECT id FROM memories_memory
 WHERE raw ? 'aliases' AND lower((raw -> 'aliases')::text)::jsonb ?| {_NAMES}"""
 _PLACES = """

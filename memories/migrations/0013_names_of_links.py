@@ -84,7 +84,7 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="memory",
             index=models.Index(
-                Lower(models.Func("source_uri", models.Value("[^/]*$"), function="substring")),
+                MD5(Lower(models.Func("source_uri", models.Value("[^/]*$"), function="substring"))),
                 condition=models.Q(
                     models.Q(("source_uri", ""), _negated=True),
                     models.Q(("source_uri__contains", "://"), _negated=True),

@@ -1,5 +1,7 @@
 """Links between memories by names: from every interface, to memories that come later, are renamed, or are moved."""
 
+import random
+import string
 import zipfile
 
 import pytest
@@ -324,6 +326,13 @@ def test_links_keep_their_targets_when_notes_change_together(vault):
     for name in ("x", "y"):
         target = links_of(Memory.objects.get(external_id=f"{name}/a.md"))[0][2]
         assert target == Memory.objects.get(external_id=f"{name}/b.md").pk
+
+
+@pytest.mark.parametrize("address", ["{}", "/folder/{}", "{}.md"])
+def test_the_name_of_a_file_may_be_longer_than_an_entry_of_an_index(address):
+    name = "".join(random.Random(1).choices(string.ascii_letters, k=3_900))
+    memory = create(source_url=address.format(name))
+    assert Memory.objects.get(pk=memory.pk).source_uri == address.format(name)
 
 
 # --- isolation --------------------------------------------------------------------------------------------------------
