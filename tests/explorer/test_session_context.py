@@ -1,7 +1,9 @@
 """The context of a session: pinned, decided, proposed and changed memories, within a budget, of visible projects."""
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from access.keys import make_key
 from access.viewer import Viewer, command_viewer, viewer_of_key
@@ -151,6 +153,16 @@ def test_a_pin_of_a_key_that_may_curate_counts_for_all_and_one_of_a_lost_key_for
         memory_create(record=MemoryRecord(title=title, content=f"{title}.", pinned=True), viewer=viewer_of_key(key))
     lost.delete()
     assert (pins(viewer_of_key(agent_key("other"))), pins(command_viewer())) == (["Kept"], ["Kept"])
+
+
+def test_a_context_asks_the_database_no_more_with_many_keys(corpus, django_assert_max_num_queries):
+    pins(command_viewer())
+    with CaptureQueriesContext(connection) as few:
+        pins(command_viewer())
+    for number in range(9):
+        make_key(name=f"k{number}", scopes=["read"], viewer=command_viewer(), projects=Project.objects.all())
+    with django_assert_max_num_queries(len(few)):
+        pins(command_viewer())
 
 
 def test_an_important_memory_is_listed_although_its_pin_does_not_count():
