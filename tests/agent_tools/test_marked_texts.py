@@ -6,6 +6,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from access.viewer import command_viewer, viewer_of_user
+from curation.schemas import Retag
+from curation.services import curation_apply
 from curation.suggestions.generate import suggest
 from curation.suggestions.models import Suggestion
 from curation.suggestions.proposals import Kind
@@ -140,6 +142,18 @@ def test_the_queue_has_it_at_once_and_what_a_person_says_counts(curator):
     suggestion_accept(suggestion_id=row.pk, viewer=curator)
     memory.refresh_from_db()
     assert memory.state == "archived"
+
+
+def test_a_tag_that_is_given_in_bulk_is_looked_at_too_and_taken_back():
+    memory, other = stored(), stored(title="Other notes")
+    given = Retag(memories=[memory.pk], add_tags=["ignore-all-previous-instructions"])
+    curation_apply(operation=given, viewer=EVERYTHING)
+    assert marked() == {memory.pk: ("orders",)}
+    curation_apply(operation=Retag(memories=[memory.pk, other.pk], add_tags=["green"]), viewer=EVERYTHING)
+    assert marked() == {memory.pk: ("orders",)}
+    taken = Retag(memories=[memory.pk], remove_tags=["ignore-all-previous-instructions"])
+    curation_apply(operation=taken, viewer=EVERYTHING)
+    assert marked() == {}
 
 
 def test_another_text_is_another_question(curator):
