@@ -23,6 +23,7 @@ from access.models import AuditEvent
 from access.viewer import Viewer, audit
 from home.stored_texts import TextRow, TextTable, opened, text_rows, text_tables
 from memories.models import Corpus, Memory, Project, Recall
+from memories.reads import readers_of, reads_of
 from search.engines.segment_files import replace_file
 from text.secrets import secrets_in
 from web.errors import Refusal
@@ -33,6 +34,8 @@ _PLACES_NAMED = 20
 _MEMORIES_OF_ONE = 1_000
 _MOST_FOUND = 100_000
 _MOST_STORED = 2_000
+# Readers of a secret that are named.
+_READERS = 10
 _SHOW_SECONDS = 1.0
 _HASH_LENGTH = 16
 
@@ -81,6 +84,8 @@ class FoundSecret:
     reads: int = 0
     reads_by_agents: int = 0
     last_read: str = ""
+    readers: list[str] = field(default_factory=list)
+    """Whoever the log of reads names, the last reader first."""
     memory_ids: set[int] = field(default_factory=set)
 
     def as_json(self) -> dict[str, Any]:
@@ -208,7 +213,7 @@ def _add_projects(look: SecretsLook, slugs: dict[int, str]) -> None:
 
 
 def _add_reads(look: SecretsLook) -> None:
-    """Count how often memories with a secret were read back, and when last."""
+    """Count how often memories with a secret were read back, and when last; and name who read them."""
     ids = set().union(*(one.memory_ids for one in look.found.values()))
     recalls = Recall.objects.in_bulk(ids) if ids else {}
     for one in look.found.values():
@@ -216,6 +221,9 @@ def _add_reads(look: SecretsLook) -> None:
             one.reads += recall.total
             one.reads_by_agents += recall.by_agents
             one.last_read = max(one.last_read, recall.last_at.isoformat())
+    for one in list(look.found.values())[:_MOST_STORED]:
+        if one.memory_ids:
+            one.readers = [reader.name for reader in readers_of(reads_of(one.memory_ids))[:_READERS]]
 
 
 # --- false marks --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
@@ -101,6 +102,7 @@ def _page(request: HttpRequest, problem: str) -> HttpResponse:
         "chosen": request.POST.getlist("id"),
         "confirmation": CONFIRMATION,
         "is_available": is_available(),
+        "policy": settings.SECRETS,
     }
     response = private(render(request, "home/secrets.html", context, status=422 if problem else 200))
     if is_busy:

@@ -103,7 +103,8 @@ def judge_harmless(*, memory_id: int, viewer: Viewer, is_harmless: bool = True, 
     mark.harmless_at = timezone.now() if is_harmless else None
     mark.harmless_by_id = viewer.user_id if is_harmless else None
     mark.save(update_fields=["harmless_at", "harmless_by"])
-    audit(viewer, "judge", memory, before=before, after={"harmless": is_harmless}, note=reason)
+    # No edit of the memory, which its next import would take for one.
+    audit(viewer, "judge", mark, before=before, after={"harmless": is_harmless}, note=reason)
     memories_marked.send(MemoryMark, memory_ids=[memory_id])
 
 

@@ -202,6 +202,7 @@ def refuse_apart(successors: Mapping[int, int | None], project: Project) -> None
     if pairs:
         old, new = pairs[0]
         reason = f"#{old} is replaced by #{new}, and both are in one project: move them to {project.slug} together"
+        reason += "; superseded memories are found with all states chosen"
         raise ChangeRefusedError("project", reason)
 
 

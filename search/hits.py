@@ -24,6 +24,8 @@ from text.highlight import MarkedText, matched_spans, plain_text, segments, snip
 _SNIPPET_SCOPE = 20_000
 _SNIPPET_LENGTH = 260
 _WORDS_SHOWN = 8
+# Titles that come from a text are its first sentence: longer than the name of a file that a text may begin with.
+_CUT_TITLE = 30
 
 _Spans = list[tuple[int, int]]
 
@@ -195,8 +197,9 @@ def _patterns(plan: EngineQuery, project_id: int) -> tuple[Pattern, ...]:
 
 def _text(row: _HitRow) -> str:
     text = plain_text(row.head)
-    # Do not repeat a title that is the beginning of the text.
-    if row.title and text.startswith(row.title):
+    # Do not repeat a title that is the first line of the text, or the beginning of a long one.
+    first = plain_text(row.head.lstrip().partition("\n")[0])
+    if row.title and text.startswith(row.title) and (first == row.title or len(row.title) > _CUT_TITLE):
         text = text[len(row.title) :].lstrip(" .…:;,-–—")
     return text
 

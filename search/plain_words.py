@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from access.viewer import Viewer
 from categories.models import Entity
+from memories.models import Project
 from memories.queries import visible_to
 from search.baseline_counts import corpus_counts
 from search.engines import with_engine
@@ -116,11 +117,15 @@ class _Person:
 
 @dataclass(frozen=True, slots=True)
 class _People:
-    """The people and agents that a viewer sees, by the words of their whole names, and by those that one alone has."""
+    """The people and agents that a viewer sees, by the words of their whole names, and by a first or last name that one
+    alone has.
+    """
 
     by_name: Mapping[tuple[str, ...], _Person]
     by_word: Mapping[str, _Person]
     longest: int
+    projects: Mapping[tuple[str, ...], _Person]
+    """Projects by all words of their names."""
 
 
 # They may be this late.
@@ -191,6 +196,8 @@ def _with_pairs(query: Query, pairs: Iterable[Pair]) -> Query:
 
 def _find_parts(query: SearchQuery, matches: Sequence[re.Match[str]], viewer: Viewer) -> list[_Part]:
     words = [match.group() for match in matches]
+    if project := _people_of(viewer).projects.get(_name_of(words)):
+        return [_of_person(project, 0, len(words), is_sure=True)]
     today = local_day(datetime.now(UTC), viewer.timezone)
     found = list(_scan(words, viewer, today))
     # Words that may mean something else count if nothing besides is asked.
@@ -301,7 +308,7 @@ def _without_article(phrase: str) -> str:
 
 
 def _person_at(words: Sequence[str], at: int, viewer: Viewer) -> _Part | None:
-    people = _people.get_or_make(viewer.project_ids, lambda: with_engine(lambda one: _read_people(one, viewer), viewer))
+    people = _people_of(viewer)
     is_named = fold(words[at]) in _BY and at + 1 < len(words)
     for begin in (at + 1, at) if is_named else (at,):
         for width in range(min(people.longest, len(words) - begin), 1, -1):
@@ -317,6 +324,10 @@ def _person_at(words: Sequence[str], at: int, viewer: Viewer) -> _Part | None:
     return None
 
 
+def _people_of(viewer: Viewer) -> _People:
+    return _people.get_or_make(viewer.project_ids, lambda: with_engine(lambda one: _read_people(one, viewer), viewer))
+
+
 def _of_person(person: _Person, begin: int, end: int, *, is_sure: bool) -> _Part:
     label = f"{FACET[person.facet].label.lower()}: {person.label}"
     return _Part(begin, end, label, ((person.facet, person.value),), is_sure, weight=person.count)
@@ -329,16 +340,29 @@ def _name_of(words: Iterable[str]) -> tuple[str, ...]:
 def _read_people(engine: Engine, viewer: Viewer) -> _People:
     """Authors first, then agents, then people among the entities, who have a memory that the viewer sees."""
     by_name: dict[tuple[str, ...], _Person] = {}
-    firsts: dict[str, list[_Person]] = defaultdict(list)
+    alone: dict[str, list[_Person]] = defaultdict(list)
     for person in _persons(engine, viewer):
         name = _name_of(_WORD.findall(person.label))
         if not name or name in by_name:
             continue
         by_name[name] = person
         if len(name) > 1 and person.facet != "agent":
-            firsts[name[0]].append(person)
-    by_word = {word: some[0] for word, some in firsts.items() if len(some) == 1 and len(word) > 2}
-    return _People(by_name, by_word, max(map(len, by_name), default=0))
+            for word in {name[0], name[-1]}:
+                alone[word].append(person)
+    by_word = {word: some[0] for word, some in alone.items() if len(some) == 1 and len(word) > 2}
+    return _People(by_name, by_word, max(map(len, by_name), default=0), _read_projects(viewer))
+
+
+def _read_projects(viewer: Viewer) -> dict[tuple[str, ...], _Person]:
+    rows = Project.objects.order_by("-pk").values_list("slug", "name")
+    if viewer.project_ids is not None:
+        rows = rows.filter(pk__in=viewer.project_ids)
+    names = ((text, slug, name or slug) for slug, name in rows for text in (name, slug))
+    return {
+        _name_of(words): _Person("project", slug, name, 0)
+        for text, slug, name in names
+        if (words := _WORD.findall(text))
+    }
 
 
 def _persons(engine: Engine, viewer: Viewer) -> Iterator[_Person]:

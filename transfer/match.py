@@ -17,7 +17,7 @@ from curation.models import CurationChange
 from memories.history import value_changes
 from memories.models import Memory, Project
 from memories.queries import visible_to
-from memories.records import MemoryRecord
+from memories.records import MemoryRecord, slug_name
 from memories.resolve import names_ensure, names_of
 from memories.snapshot import array_literal
 from memories.storage import snapshots_read
@@ -175,6 +175,8 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
             matched.changed.append((one, known[0]))
     _note_files_refresh(files)
     _take_own_writes(run, matched)
+    if not run.observer and not run.options.overwrite:
+        _refuse_other_vaults(run, matched, [pk for pk, _ in same.values()])
     if matched.changed and not run.options.overwrite:
         # A copy from an export has no hash to compare; whether it differs from its memory shows when that is read.
         edited = edited_here([memory_id for one, memory_id in matched.changed if one.stored is None])
@@ -215,6 +217,27 @@ def _take_own_writes(run: ImportRun, matched: Matched) -> None:
             run.tally.unchanged += 1
             settled(run, [(one, memory_id)])
     matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in written]
+
+
+def _refuse_other_vaults(run: ImportRun, matched: Matched, unchanged: Sequence[int]) -> None:
+    """Refuse notes that would overwrite those of another vault, which has notes at the same places.
+
+    A vault that has another name now is known by its notes: more of them are as they were than are not.
+    """
+    files = {pk: one.found.file.vault for one, pk in matched.changed if one.found.file and one.found.file.vault}
+    rows = Memory.objects.filter(pk__in=[*files, *unchanged]).values_list("pk", "raw__note_file__vault")
+    vaults = {pk: vault for pk, vault in rows if vault} if files else {}
+    kept = Counter(vaults[pk] for pk in unchanged if pk in vaults)
+    other = {pk for pk, vault in files.items() if vaults.get(pk, vault) != vault}
+    lost = Counter(vaults[pk] for pk in other)
+    for one, memory_id in matched.changed:
+        if memory_id in other and lost[vaults[memory_id]] > kept[vaults[memory_id]]:
+            vault = vaults[memory_id]
+            reason = f"the vault {vault!r} has another note of this name here, #{memory_id}: use a project of its own"
+            run.refused(one.location, reason)
+        else:
+            other.discard(memory_id)
+    matched.changed = [(one, memory_id) for one, memory_id in matched.changed if memory_id not in other]
 
 
 def _is_own(file: NoteFile | None, known: NoteFile) -> bool:
@@ -279,21 +302,34 @@ def _moved_away(
 ) -> dict[Key, tuple[int, str]]:
     """Memories by the keys of records, from whose projects they were moved here to others that the viewer sees.
 
-    They came from the same source, whatever it was called then.
+    They came from the same source, whatever it was called then. So do notes that name no project, where the folder has
+    another name now: they would come twice, into a project of that name.
     """
     if not unknown:
         return {}
     candidates = _candidates(run, unknown)
     at_places = _known_at_places(run.observer, unknown) if run.observer else {}
     sources = _sources(run, candidates, stored) if candidates else frozenset()
+    keys = dict(unknown)
     found: dict[Key, tuple[int, str]] = {}
     for key, memories in candidates.items():
         for one in memories:
             is_known = at_places.get(one.id) == key or one.batch_id in sources
-            if is_known and one.project_id != key[0] and _was_in(one.id, key[0], run.viewer):
-                found[key] = (one.id, one.record_hash)
+            if not is_known or one.project_id == key[0]:
+                continue
+            is_of_its_folder = _is_of_its_folder(run, keys[key], one)
+            if is_of_its_folder or _was_in(one.id, key[0], run.viewer):
+                # The name of the folder is in the record, and the only difference.
+                found[key] = (one.id, keys[key].record_hash if is_of_its_folder else one.record_hash)
                 run.is_elsewhere[one.id] = one.project_id
     return found
+
+
+def _is_of_its_folder(run: ImportRun, one: Incoming, known: _Candidate) -> bool:
+    """Whether a note is as it was, and goes into a project only because its folder is called so."""
+    file = one.found.file
+    is_named_so = file is not None and one.record.project == slug_name(file.vault) and not run.options.project
+    return known.is_same and is_named_so
 
 
 def _was_in(memory_id: int, project_id: int, viewer: Viewer) -> bool:

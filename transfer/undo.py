@@ -20,6 +20,7 @@ from curation.models import CurationChange
 from curation.queries import merged_ids
 from curation.suggestions.obsolete import withdraw_obsolete
 from memories.changes import Kind, changes_record_many
+from memories.link_targets import dangling_links, set_targets
 from memories.models import ImportBatch, Memory, MemoryLink, Project, Session
 from memories.storage import (
     corpus_bump,
@@ -170,6 +171,8 @@ def _memories_restore(events: models.QuerySet[AuditEvent], memory_ids: set[int],
         changes = [(snapshot, snapshot_restored(snapshot, before[snapshot.id])) for snapshot in snapshots.values()]
         changes = snapshots_update(changes)
         memories_audit(viewer, "undo_import", changes, batch_id=batch_id)
+        # Links lose their targets with the text that the import put in the place of theirs.
+        set_targets(dangling_links([after.id for _, after in changes]), viewer)
         restored += len(changes)
     return restored
 

@@ -52,7 +52,6 @@ from curation.suggestions.services import (
     suggestions_undo,
 )
 from explorer.http import page_viewer, private, request_pairs, return_url
-from web.command_line import command
 from web.validation import Problem
 
 # Up to this number all are listed; of more the least sure and the surest, or all on request.
@@ -81,7 +80,7 @@ def review(request: HttpRequest) -> HttpResponse:
         search=SearchState(may_write_everything(viewer), is_searching(), search_fault()),
         together=last_together(viewer, queue.query),
     )
-    context = {"review": page, "queue": queue, "query": queue.query, "suggest": command("suggest")}
+    context = {"review": page, "queue": queue, "query": queue.query}
     return private(render(request, "review/queue.html", context))
 
 

@@ -243,3 +243,13 @@ def test_what_is_made_from_another_memory_is_trusted_no_more():
     page = stored(id="page", source_url="https://blog.example/post")
     summary = stored(content="In short: …", links=[{"rel": "derived_from", "target": "page"}])
     assert trust_of(summary) is trust_of(page) is Trust.OUTSIDE
+
+
+def test_a_judgement_is_no_edit_of_the_memory(curator, tmp_path):
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(json.dumps({"id": "a", "content": ORDER}))
+    run(lines)
+    suggestion_reject(suggestion_id=Suggestion.objects.get().pk, viewer=curator)
+    lines.write_text(json.dumps({"id": "a", "content": f"{ORDER} Again."}))
+    run(lines)
+    assert Memory.objects.get().content.endswith("Again.")

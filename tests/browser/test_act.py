@@ -171,7 +171,7 @@ def test_text_that_meets_a_later_change_is_kept_and_compared(open_page):
 def test_memory_is_written_and_replaces_another_that_is_found_while_typing(open_page):
     page = open_page("/m/new/")
     page.get_by_label("Text").fill("Cups and saucers are bought together.")
-    page.get_by_label("Project").select_option("tea")
+    page.get_by_label("Project", exact=True).select_option("tea")
     page.get_by_label("This replaces").press_sequentially("forty cups", delay=20)
     page.get_by_role("option", name=re.compile("Cups")).first.click()
     page.get_by_role("button", name="Store").click()

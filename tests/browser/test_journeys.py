@@ -73,7 +73,7 @@ def test_keyboard_alone_searches_filters_reads_retags_undoes_and_curates(open_pa
     expect(page.get_by_role("combobox", name="Add tags")).to_be_focused()
     page.keyboard.type("spring,")
     expect(page.locator(".name.new")).to_have_text("spring×")
-    expect(page.get_by_text("Enter or a comma adds a name, Enter again is “Preview”.")).to_be_visible()
+    expect(page.locator(".names-hint:visible")).to_have_text("Enter or a comma adds a name, Enter again is “Preview”.")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_be_focused()
     tab_to(page, page.get_by_role("button", name="Retag 1 memory"), most=2)

@@ -25,6 +25,7 @@ def test_every_table_that_begins_with_a_memory_is_spread_and_the_vocabulary_is_o
         "memories_memorylink",
         "memories_recall",
         "memories_recallday",
+        "memories_memorymark",
         "categories_categorylink",
         "categories_conceptlink",
         "categories_entitylink",

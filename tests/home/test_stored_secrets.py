@@ -22,7 +22,7 @@ from home.found_secrets import SecretsForbiddenError, look_for_secrets, secrets_
 from home.purge import open_purges, purge_ask, purges_do
 from home.stored_texts import text_tables
 from memories.history import memory_history
-from memories.models import Memory, Project
+from memories.models import Memory, MemoryRead, Project
 from memories.recalls import RecallLog
 from memories.records import MemoryChanges, MemoryRecord
 from memories.services import memory_create, memory_update
@@ -105,13 +105,17 @@ def test_what_is_found_has_kind_place_time_and_readers_but_not_the_secret(stored
     log = RecallLog()
     log.add([stored.pk], by_agent=True, at=stored.created_at)
     log.store()
+    MemoryRead.objects.create(
+        at=stored.created_at, door="mcp", operation="search", session="", kind="list", query="", memory_ids=[stored.pk],
+        number=1,
+    )  # fmt: skip
     look = look_for_secrets()
     found = {one.mark: one for one in look.found.values()}
     one = found[MARK]
     assert one.kind == "AWS key id"
     words = {place.word for place in one.places}
     assert {"memory", "link", "session"} <= words
-    assert (one.reads, one.reads_by_agents) == (1, 1)
+    assert (one.reads, one.reads_by_agents, one.readers) == (1, 1, ["MCP"])
     assert one.since
     assert one.rows > 10
     text = json.dumps(look.as_json())

@@ -326,7 +326,7 @@ def note_of_project(slug):
 
 def test_each_field_of_a_memory_is_known_to_be_edited_or_not():
     """A new field is added to `note_files`, or here if no edit of it belongs into a note."""
-    by_import = {"record_hash", "raw", "batch_id", "source", "external_id", "source_uri"}
+    by_import = {"record_hash", "raw", "batch_id", "source", "external_id", "source_uri", "trust"}
     by_itself = {"id", "updated_at", "state_reason"}
     known = {*note_files._FIELDS.values(), *note_files._STATE.values()}
     assert known | by_import | by_itself == {field.name for field in fields(MemorySnapshot)}

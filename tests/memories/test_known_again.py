@@ -7,7 +7,7 @@ import pytest
 from access.viewer import Viewer, command_viewer
 from curation.schemas import Retag
 from curation.services import curation_apply
-from memories.models import ImportBatch, Memory, Project
+from memories.models import ImportBatch, Memory, MemoryLink, Project
 from memories.records import MemoryChanges
 from memories.services import memory_update
 from tests.memories.test_following import follow
@@ -16,6 +16,7 @@ from transfer.formats.base import Options, SourceRecord
 from transfer.formats.registry import importer_for
 from transfer.match import count_known
 from transfer.run import ImportChoices, import_path
+from transfer.undo import batch_undo
 
 pytestmark = pytest.mark.django_db
 EVERYTHING = command_viewer()
@@ -141,3 +142,38 @@ def test_a_preview_counts_what_is_here_already(vault):
     assert count_known(records_of(folder, "other"), EVERYTHING) == 5
     one = Project.objects.get(slug="one")
     assert count_known(records_of(folder, "other"), Viewer(frozenset({one.pk}), frozenset({"read"}))) == 3
+
+
+def test_another_vault_overwrites_no_note_at_the_same_place(vault):
+    assert imported(vault(NOTES)) == (6, 0, 0, 0)
+    other = {"Notes/a.md": "Quite another text.", "Notes/x.md": "A new note of the other vault."}
+    assert imported(vault(other, "garden")) == (1, 0, 0, 1)
+    assert memory("a").content.startswith("A note about a")
+    assert "another note of this name" in str(ImportBatch.objects.latest("id").report)
+
+
+def test_a_vault_that_is_called_otherwise_now_takes_its_changes_along(vault):
+    assert imported(vault(NOTES)) == (6, 0, 0, 0)
+    assert imported(vault(NOTES | {"Notes/a.md": "Changed since."}, "renamed")) == (0, 1, 5, 0)
+    assert memory("a").content == "Changed since."
+
+
+def test_a_vault_of_another_name_comes_in_once(vault):
+    notes = NOTES | {"Notes/o.md": "---\nproject: oven\n---\nA note of the oven."}
+    assert imported(vault(notes), project="") == (7, 0, 0, 0)
+    assert imported(zipped(vault(notes, "archive"), "archive.zip"), project="") == (0, 0, 7, 0)
+    assert set(Memory.objects.values_list("project__slug", flat=True)) == {"vault", "oven"}
+
+
+def test_a_vault_goes_into_another_project_if_that_is_named(vault):
+    assert imported(vault(NOTES), project="") == (6, 0, 0, 0)
+    assert imported(vault(NOTES, "archive"), project="copy") == (6, 0, 0, 0)
+
+
+def test_an_undo_gives_links_their_targets_back(vault):
+    assert imported(vault(NOTES | {"Notes/a.md": "See [[b]]."})) == (6, 0, 0, 0)
+    assert MemoryLink.objects.get(memory=memory("a")).target_memory_id == memory("b").pk
+    assert imported(vault({"Notes/a.md": "No link any more."})) == (0, 1, 5, 0)
+    batch_undo(batch_id=ImportBatch.objects.latest("id").pk, viewer=EVERYTHING)
+    assert memory("a").content == "See [[b]]."
+    assert MemoryLink.objects.get(memory=memory("a")).target_memory_id == memory("b").pk

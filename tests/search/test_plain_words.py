@@ -61,6 +61,8 @@ MARCH = {"from": "2026-03-01", "to": "2026-03-31"}
         ("Hannah Okafor in May", (HANNAH | {"from": "2024-05-01", "to": "2024-05-31"}, "", 1)),
         ("Marco decided in June 2026", (MARCO | {"from": "2026-06-01", "to": "2026-06-30"}, "decided", 1)),
         ("Anna", ({"author": "Anna Schmidt"}, "", 1)),
+        ("schmidt", ({"author": "Anna Schmidt"}, "", 1)),
+        ("tea", ({"project": "tea"}, "", 5)),
         ("anna", ({"author": "Anna Schmidt"}, "", 1)),
         ("Anna's cups", ({"author": "Anna Schmidt"}, "cups", 1)),
         ("cups by hannah okafor", (HANNAH, "cups", 1)),
@@ -201,3 +203,11 @@ def test_what_cannot_be_chosen_at_once_is_not_offered_together(team, text, toget
     for one in found:
         assert len(dict(one.pairs)) == len(one.pairs)
         assert run(SearchQuery.from_pairs([("q", one.query.text), *one.pairs]), command_viewer()).total == one.count
+
+
+def test_the_name_of_a_project_is_offered_to_who_sees_it(team):
+    tea = Memory.objects.filter(project__slug="tea").values_list("project_id", flat=True)[0]
+    reader = Viewer(project_ids=frozenset([tea]), scopes=frozenset({"read"}))
+    assert first_of("secret") == ({"project": "secret"}, "", 1)
+    assert first_of("secret", reader) is None
+    assert first_of("quist", reader) is None

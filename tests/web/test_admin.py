@@ -44,6 +44,7 @@ from memories.models import (
     ImportBatch,
     MapLayout,
     Memory,
+    MemoryMark,
     MemoryRead,
     OutboxEntry,
     Project,
@@ -61,8 +62,8 @@ OURS = [
 ]
 # Changes not yet applied to the index: `manage.py index` shows their number. The feed of changes repeats the audit
 # trail, stored replies are for those who asked, and recalls are on the page of their memory. Reads have a
-# page of their own.
-PASSING = {OutboxEntry, VectorChange, MemoryChange, IdempotentReply, Recall, MemoryRead}
+# page of their own, and marks are decided in the queue.
+PASSING = {OutboxEntry, VectorChange, MemoryChange, IdempotentReply, Recall, MemoryMark, MemoryRead}
 LISTED = [m for m in OURS if not isinstance(m._meta.pk, CompositePrimaryKey) and m not in PASSING]
 
 
@@ -161,6 +162,7 @@ def test_every_model_is_in_the_admin_but_those_it_cannot_take():
         "MapPlace",
         "Recall",
         "RecallDay",
+        "MemoryMark",
         "MemoryRead",
         "FollowedRecord",
     }

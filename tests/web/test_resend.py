@@ -16,7 +16,7 @@ SITE = {"HTTP_ORIGIN": "http://testserver"}
 @pytest.fixture
 def writer(db):
     Project.objects.create(slug="tea", name="Tea")
-    return User.objects.create_superuser("writer", password="secret")
+    return User.objects.create_superuser("writer", password="opensesame")
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ def test_form_of_another_site_is_not_offered(browser, origin):
 
 
 def test_passwords_and_files_are_not_kept(browser, writer, jsonl):
-    page = browser.post(reverse("access:sign_in"), {"username": "writer", "password": "secret"}, **SITE)
-    assert "secret" not in page.content.decode()
+    page = browser.post(reverse("access:sign_in"), {"username": "writer", "password": "opensesame"}, **SITE)
+    assert "opensesame" not in page.content.decode()
     assert "Passwords are not kept" in page.text
     with jsonl({"content": "x"}).open("rb") as file:
         page = browser.post(reverse("imports:upload"), {"file": file}, **SITE)

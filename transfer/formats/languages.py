@@ -8,7 +8,8 @@ FIELD_WORDS = {
     "content": (
         "inhalt notiz notizen beschreibung entscheidung texte contenu texto contenido nota notas descripcion "
         "testo contenuto descrizione conteudo descricao decisao decisione inhoud tekst notitie beschrijving "
-        "besluit"
+        "besluit begrundung erlauterung anmerkung bemerkung kommentar justification commentaire justificacion "
+        "comentario motivazione giustificazione commento justificativa motivering toelichting opmerking"
     ),
     "title": (
         "titel titre titulo titolo betreff bezeichnung sujet objet asunto oggetto assunto onderwerp aufgabe "
@@ -21,8 +22,11 @@ FIELD_WORDS = {
         "schlagworter schlagworte stichworter stichworte mots_cles etiquettes etiquetas palabras_clave "
         "etichette parole_chiave palavras_chave trefwoorden"
     ),
-    "categories": "kategorie kategorien categorie categoria categorias",
-    "authors": "autor autoren autorin verfasser ersteller auteur auteurs auteure autora autores autore autori",
+    "categories": "kategorie kategorien categorie categoria categorias bereich themenbereich domaine gebied ambito",
+    "authors": (
+        "autor autoren autorin verfasser ersteller auteur auteurs auteure autora autores autore autori verantwortlich "
+        "verantwortliche zustandig responsable responsabile responsavel verantwoordelijke"
+    ),
     "created_at": (
         "datum fecha erstellt erstellt_am angelegt cree cree_le creado creado_el creato creato_il criado "
         "criado_em aangemaakt aangemaakt_op entschieden_am"

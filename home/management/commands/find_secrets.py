@@ -92,7 +92,8 @@ class Command(BaseCommand):
 
     def show(self, look: SecretsLook) -> None:
         for one in sorted(look.found.values(), key=lambda one: (-one.rows, one.mark)):
-            read = f"read {one.reads:,} times, {one.reads_by_agents:,} by agents, last {one.last_read[:10]}"
+            of = f": {', '.join(one.readers)}" if one.readers else ""
+            read = f"read {one.reads:,} times, {one.reads_by_agents:,} by agents, last {one.last_read[:10]}{of}"
             self.stdout.write(
                 f"{one.id}  {one.mark}  in {plural(one.rows, 'row')}, since {one.since[:10] or 'unknown'};"
                 f" {read if one.reads else 'never read back'}"
