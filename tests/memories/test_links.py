@@ -368,7 +368,9 @@ def answers_about(memory, slug):
             with zipfile.ZipFile(folder) as archive:
                 body = b"".join(name.encode() + archive.read(name) for name in archive.namelist())
         yield body.decode(errors="replace")
-    yield str(call(TOOL["get_memory"], {"id": memory.pk}, viewer)) if "get_memory" in TOOL else ""
+    told = str(call(TOOL["get_observations"], {"ids": [memory.pk]}, viewer))
+    assert memory.title in told
+    yield told
     page = page_of(memory, viewer)
     yield page.body + repr(page.links) + repr(page.backlinks)
 
