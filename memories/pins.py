@@ -38,9 +38,8 @@ def with_pinner(memories: QuerySet[Memory]) -> QuerySet[Any]:
 def counting_pins(viewer: Viewer) -> Q:
     """The pins that count for a viewer, among memories with their `pinner`."""
     keys = ApiKey.objects.select_related("acts_for")
-    own = next((key.name for key in keys if key.pk == viewer.api_key_id), None)
-    # A key that was rotated has the name of its successor.
-    counting = [key.pk for key in keys if key.name == own or _may_curate(key)]
+    own = next((key for key in keys if key.pk == viewer.api_key_id), None)
+    counting = [key.pk for key in keys if (own and _is_same_agent(key, own)) or _may_curate(key)]
     return Q(pinned=True) & (Q(pinner__isnull=True) | Q(pinner__in=counting))
 
 
@@ -52,6 +51,14 @@ def agents_pinned_for(memory_ids: Collection[int]) -> dict[int, str]:
     limited = {pk: key.name for pk, key in keys.items() if not _may_curate(key)}
     names = {**limited, _LOST_KEY: "a deleted key"}
     return {memory: names[key] for memory, key in rows.items() if key in names}
+
+
+def _is_same_agent(key: ApiKey, own: ApiKey) -> bool:
+    """Whether one of the keys is the other, or came in its place: by the same person, under the same name.
+
+    Many people call a key after the program that has it.
+    """
+    return all(getattr(key, name) == getattr(own, name) for name in ("name", "acts_for_id", "created_by_id"))
 
 
 def _may_curate(key: ApiKey) -> bool:
