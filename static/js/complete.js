@@ -188,7 +188,10 @@ function many(field) {
     );
   };
   const add = (name, label) => {
-    const text = name.trim().replace(/^"([^"]*)"?$/, "$1").replace(/[\s,]+$/, "");
+    const text = name
+      .trim()
+      .replace(/^"([^"]*)"?$/, "$1")
+      .replace(/[\s,]+$/, "");
     if (text && !names.includes(text)) names.push(text);
     if (text && label) labels.set(text, label);
     input.value = "";

@@ -278,11 +278,11 @@ function askAgain() {
 
 // The first filter that the words of the text may mean.
 function takeOffer(event) {
-  const offer = event.altKey && event.key === "Enter" && document.querySelector("#explorer [data-offer]");
-  if (!offer) return;
+  const first = event.altKey && event.key === "Enter" && document.querySelector("#explorer [data-offer]");
+  if (!first) return;
   event.preventDefault();
   endTyping();
-  offer.click();
+  first.click();
 }
 
 // --- one listener for each event --------------------------------------------------------------------------------------
