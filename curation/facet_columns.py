@@ -11,8 +11,12 @@ from django.db.models import Q
 from categories.kinds import VOCABULARIES
 from categories.models import Relationship
 from categories.searched_terms import SEARCHED_KINDS, terms_refresh
+from memories.marks import mark_memories
+from memories.models import MemoryMark
 from memories.properties import OWN_PROPERTIES, words_of
+from memories.storage import snapshots_read
 from memories.terms import MemoryText, memories_terms
+from text.steering import marks_of
 from web.sql import execute, fetch, fetch_column
 
 # Memories that are read, analysed and written in one statement.
@@ -121,6 +125,17 @@ def write_tags(changes: Iterable[tuple[int, Sequence[str]]]) -> None:
                 memories_terms(texts),
             ],
         )
+        _mark_again(block)
+
+
+def _mark_again(block: Sequence[tuple[int, list[str]]]) -> None:
+    """Mark memories that have a tag which may steer a model, and look again at those that are marked."""
+    steering = {tag for tag in {tag for _, tags in block for tag in tags} if marks_of([tag])}
+    ids = {memory_id for memory_id, tags in block if not steering.isdisjoint(tags)}
+    marked = MemoryMark.objects.filter(memory_id__in=[memory_id for memory_id, _ in block])
+    ids.update(marked.values_list("memory_id", flat=True))
+    if ids:
+        mark_memories(snapshots_read(ids).values())
 
 
 def _texts(block: Sequence[tuple[int, list[str]]]) -> list[MemoryText]:

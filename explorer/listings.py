@@ -106,18 +106,22 @@ class Whoami:
 def list_projects(request: ProjectsRequest, viewer: Viewer) -> Listed[ListedProject]:
     """The projects that a viewer may see. There are few: they are sorted here, by counts that are cached."""
     watch = Stopwatch()
-    with watch.stage("facets"):
-        corpus = with_engine(lambda engine: corpus_counts(engine, viewer), viewer)
     with watch.stage("hits"):
-        projects = Project.objects.all()
-        if viewer.project_ids is not None:
-            projects = projects.filter(pk__in=viewer.project_ids)
-        if request.search:
-            projects = projects.filter(Q(slug__icontains=request.search) | Q(name__icontains=request.search))
-        rows = [_with_count(project, corpus, viewer) for project in projects.order_by("slug")]
+        rows = listed_projects(viewer, request.search)
     if request.sort == "memories":
         rows.sort(key=lambda row: -(row.memories or 0))
     return Listed(tuple(rows[request.slice]), len(rows), watch.timings)
+
+
+def listed_projects(viewer: Viewer, search: str = "") -> list[ListedProject]:
+    """All projects that a viewer may see and whose names have a text, by slug."""
+    corpus = with_engine(lambda engine: corpus_counts(engine, viewer), viewer)
+    projects = Project.objects.all()
+    if viewer.project_ids is not None:
+        projects = projects.filter(pk__in=viewer.project_ids)
+    if search:
+        projects = projects.filter(Q(slug__icontains=search) | Q(name__icontains=search))
+    return [_with_count(project, corpus, viewer) for project in projects.order_by("slug")]
 
 
 def listed_project(project: Project, viewer: Viewer) -> ListedProject:

@@ -16,6 +16,8 @@ from transfer.models import ImportJob
 
 # Folders of the home whose files a purge makes again, or that hold nothing of memories.
 _OTHERWISE = ("postgres", "index", "static", "static-bundles", "secret_rules", "backups")
+# The key of this site, which no mark can replace.
+_OWN_KEY = "secret_key"
 _LARGEST = 256 * 1024**2
 _ARCHIVES = (b"PK\x03\x04", b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd")
 _INDEX_SECONDS = 3600
@@ -35,7 +37,13 @@ def files_purge(masked: Callable[[str], str], copies: Sequence[str]) -> list[str
         if "uploads" in path.relative_to(settings.HOME).parts and data.startswith(_ARCHIVES):
             left.append(f"The upload {path.name} is an archive, and may hold them: import it, or remove it.")
         lowered = data.lower()
-        if any(copy in lowered for copy in wanted):
+        if not any(copy in lowered for copy in wanted):
+            continue
+        if path.name.startswith(_OWN_KEY):
+            left.append(
+                f"The key of this site, {path.name}, is one of them: stop the site and remove it. It makes another."
+            )
+        else:
             left += _file_purge(path, data, masked)
     return left + [f"The backup {path.name} may hold them: remove it, and make another one." for path in backup_files()]
 

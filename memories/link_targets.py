@@ -23,12 +23,14 @@ _OF_TEXTS = (DEFAULT_REL, EMBEDS_REL)
 # Names in one statement.
 _MANY = 20_000
 _NAMES = "ARRAY(SELECT lower(name) FROM unnest(%(names)s::text[]) AS name)"
+_HASHES = "ARRAY(SELECT md5(lower(name)) FROM unnest(%(names)s::text[]) AS name)"
 # Uses memory_title_idx, memory_file_idx and memory_alias_gin, whose conditions these are.
 _CALLED = f"""
 SELECT id FROM memories_memory
-WHERE md5(lower(title)) = ANY(ARRAY(SELECT md5(lower(name)) FROM unnest(%(names)s::text[]) AS name))
+WHERE md5(lower(title)) = ANY({_HASHES})
 UNION SELECT id FROM memories_memory
-WHERE source_uri <> '' AND NOT source_uri LIKE '%%://%%' AND lower(substring(source_uri, '[^/]*$')) = ANY({_NAMES})
+WHERE source_uri <> '' AND NOT source_uri LIKE '%%://%%'
+  AND md5(lower(substring(source_uri, '[^/]*$'))) = ANY({_HASHES})
 UNION SELECT id FROM memories_memory
 WHERE raw ? 'aliases' AND lower((raw -> 'aliases')::text)::jsonb ?| {_NAMES}"""
 _PLACES = """
@@ -167,7 +169,14 @@ def _found_links(links: Sequence[DanglingLink], viewer: Viewer) -> list[FoundLin
     targets = {link: by_id.get((naming[link.memory_id].project_id, link.target)) for link in links}
     by_name = [link for link, known in targets.items() if known is None and not link.url]
     called = _called({link.target for link in by_name}) if by_name else {}
-    targets |= {link: _meant(link, naming[link.memory_id], called, viewer) for link in by_name}
+    # Links of one place that are called alike mean the same: thousands may name one of thousands.
+    meant: dict[tuple[Any, ...], int | None] = {}
+    for link in by_name:
+        own = naming[link.memory_id]
+        place = (own.project_id, own.source, own.folder, link.rel in _OF_TEXTS, link.target)
+        if place not in meant:
+            meant[place] = _meant(link, own, called, viewer)
+        targets[link] = meant[place]
     return [FoundLink(*link[:4], target_id) for link, target_id in targets.items() if target_id is not None]
 
 

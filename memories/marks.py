@@ -43,14 +43,16 @@ _TURNS = 4_711_012  # the key of the advisory lock of those who look again
 def mark_memories(snapshots: Iterable[MemorySnapshot], *, new: bool = False) -> None:
     """Mark what may steer a model, and take marks away whose texts have changed. `new`: they have no marks yet."""
     found = {}
-    known: Collection[int] = ()
     texts = {snapshot.id: _texts_of(snapshot) for snapshot in snapshots}
     for memory_id, own in texts.items():
         if marks := marks_of(own):
             found[memory_id] = (marks, _hash_of(own))
-    if not new:
-        known = MemoryMark.objects.filter(memory_id__in=texts).values_list("memory_id", flat=True)
-    _store_marks(found, set(known) - found.keys())
+    _store_marks(found, {} if new else _known_marks(texts))
+
+
+def _known_marks(memory_ids: Collection[int]) -> dict[int, str]:
+    """The hashes of the texts of memories that are marked."""
+    return dict(MemoryMark.objects.filter(memory_id__in=memory_ids).values_list("memory_id", "text_hash"))
 
 
 def _texts_of(snapshot: MemorySnapshot) -> list[str]:
@@ -73,12 +75,14 @@ ON CONFLICT (memory_id) DO UPDATE SET marks = excluded.marks, text_hash = exclud
   harmless_by_id = CASE WHEN known.text_hash = excluded.text_hash THEN known.harmless_by_id END"""
 
 
-def _store_marks(found: dict[int, tuple[tuple[Mark, ...], str]], gone: Collection[int]) -> None:
+def _store_marks(found: dict[int, tuple[tuple[Mark, ...], str]], known: dict[int, str]) -> None:
+    """Store marks, and remove those that are known of other texts."""
+    gone = known.keys() - found.keys()
     if found:
         rows = [(memory_id, ",".join(marks), text_hash) for memory_id, (marks, text_hash) in sorted(found.items())]
         execute(_STORE, [list(column) for column in zip(*rows, strict=True)])
     if gone:
-        MemoryMark.objects.filter(memory_id__in=gone).delete()
+        MemoryMark.objects.filter(memory_id__in=gone, text_hash__in={known[pk] for pk in gone}).delete()
     if found or gone:
         memories_marked.send(MemoryMark, memory_ids=[*found, *gone])
 
@@ -150,19 +154,20 @@ def _mark_block() -> int | None:
     if not below:
         return None
     columns = ("id", "title", "summary", "content", "tags", "authors", "external_id", "source", "source_uri")
-    rows = list(Memory.objects.filter(id__lt=below).order_by("-id").values_list(*columns)[:_BLOCK])
-    ids = [row[0] for row in rows]
+    ids = list(Memory.objects.filter(id__lt=below).order_by("-id").values_list("id", flat=True)[:_BLOCK])
+    # Before the texts: a mark of a text that comes meanwhile is not among these, and stays.
+    known = _known_marks(ids)
+    rows = list(Memory.objects.filter(id__in=ids).values_list(*columns))
     links: dict[int, list[str]] = {}
-    for memory_id, target, url in MemoryLink.objects.filter(memory_id__in=ids).values_list(
-        "memory_id", "target", "url"
-    ):
+    # In the order of the snapshots, on which the hash depends.
+    own_links = MemoryLink.objects.filter(memory_id__in=ids).order_by("memory_id", "ordinal")
+    for memory_id, target, url in own_links.values_list("memory_id", "target", "url"):
         links.setdefault(memory_id, []).extend((target, url))
     found = {}
     for memory_id, title, summary, content, tags, authors, *fields in rows:
         own = [title, summary, content, *tags, *authors, *fields, *links.get(memory_id, ())]
         if marks := marks_of(own):
             found[memory_id] = (marks, _hash_of(own))
-    known = set(MemoryMark.objects.filter(memory_id__in=ids).values_list("memory_id", flat=True))
-    _store_marks(found, known - found.keys())
-    Corpus.objects.filter(pk=1).update(marked_by=RULES, marked_below=min(ids, default=0) if len(rows) == _BLOCK else 0)
+    _store_marks(found, known)
+    Corpus.objects.filter(pk=1).update(marked_by=RULES, marked_below=min(ids, default=0) if len(ids) == _BLOCK else 0)
     return len(found)

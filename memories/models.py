@@ -319,7 +319,7 @@ class Memory(models.Model):
             # The names by which links may mean it; `memories.link_targets` has the same expressions.
             models.Index(MD5(Lower("title")), name="memory_title_idx"),
             models.Index(
-                Lower(models.Func("source_uri", models.Value("[^/]*$"), function="substring")),
+                MD5(Lower(models.Func("source_uri", models.Value("[^/]*$"), function="substring"))),
                 name="memory_file_idx",
                 condition=~models.Q(source_uri="") & ~models.Q(source_uri__contains="://"),
             ),

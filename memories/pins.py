@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Case, Exists, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
 
 from access.models import ApiKey, AuditEvent
-from access.viewer import Viewer, viewer_of_key
+from access.viewer import Viewer, viewer_of_user
 from memories.models import Memory
 
 _MACHINES = (AuditEvent.Door.API, AuditEvent.Door.MCP)
@@ -38,9 +38,8 @@ def with_pinner(memories: QuerySet[Memory]) -> QuerySet[Any]:
 def counting_pins(viewer: Viewer) -> Q:
     """The pins that count for a viewer, among memories with their `pinner`."""
     keys = ApiKey.objects.select_related("acts_for")
-    own = next((key.name for key in keys if key.pk == viewer.api_key_id), None)
-    # A key that was rotated has the name of its successor.
-    counting = [key.pk for key in keys if key.name == own or "curate" in viewer_of_key(key).scopes]
+    own = next((key for key in keys if key.pk == viewer.api_key_id), None)
+    counting = [key.pk for key in keys if (own and _is_same_agent(key, own)) or _may_curate(key)]
     return Q(pinned=True) & (Q(pinner__isnull=True) | Q(pinner__in=counting))
 
 
@@ -49,6 +48,19 @@ def agents_pinned_for(memory_ids: Collection[int]) -> dict[int, str]:
     pinned = with_pinner(Memory.objects.filter(pk__in=memory_ids, pinned=True)).filter(pinner__isnull=False)
     rows = dict(pinned.values_list("pk", "pinner"))
     keys = ApiKey.objects.in_bulk(set(rows.values()) - {_LOST_KEY}) if rows else {}
-    limited = {pk: key.name for pk, key in keys.items() if "curate" not in viewer_of_key(key).scopes}
+    limited = {pk: key.name for pk, key in keys.items() if not _may_curate(key)}
     names = {**limited, _LOST_KEY: "a deleted key"}
     return {memory: names[key] for memory, key in rows.items() if key in names}
+
+
+def _is_same_agent(key: ApiKey, own: ApiKey) -> bool:
+    """Whether one of the keys is the other, or came in its place: by the same person, under the same name.
+
+    Many people call a key after the program that has it.
+    """
+    return all(getattr(key, name) == getattr(own, name) for name in ("name", "acts_for_id", "created_by_id"))
+
+
+def _may_curate(key: ApiKey) -> bool:
+    """Whether a key may curate; that of an app may no more than its person."""
+    return "curate" in key.scopes and (key.acts_for is None or "curate" in viewer_of_user(key.acts_for).scopes)

@@ -186,13 +186,19 @@ def _aliases_of(memory_ids: Collection[int]) -> dict[int, tuple[str, ...]]:
 
 
 def _shown_target(link: "_Related", content: str, titles: Mapping[int, MemoryTitle]) -> str:
-    """The name of a link. The path of a note that the viewer may not see is shown as far as the text has it.
+    """The name of a link, as far as the viewer may know it."""
+    is_known = link.target_id is None or link.target_id in titles
+    return link.target if is_known else name_in_text(link.target, content)
+
+
+def name_in_text(target: str, content: str) -> str:
+    """The name of a link to a note that the viewer may not see: its path as far as the text has it, or nothing.
 
     Imports by earlier versions stored the path of the file for whatever name the text has.
     """
-    if link.target_id is None or link.target_id in titles or not NOTE_END.search(link.target):
-        return link.target
-    return next((name for name in names_of_file(link.target) if f"[[{name}" in content), "")
+    if not NOTE_END.search(target):
+        return target
+    return next((name for name in names_of_file(target) if f"[[{name}" in content), "")
 
 
 _LINK, _BACKLINK, _OLDER, _NEAR = "link", "backlink", "older", "near"

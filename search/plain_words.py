@@ -133,14 +133,15 @@ _people = RevisionCache[frozenset[int] | None, _People](16, seconds=60)
 
 
 def offer_filters(query: Query, viewer: Viewer) -> tuple[WordOffer[Query], ...]:
-    """The filters that the words of a query may mean, all of them together first, each with what it finds."""
+    """The filters that the words of a query may mean, those that go together first, each with what it finds."""
     matches = list(_WORD.finditer(query.text))
     if not 0 < len(matches) <= _MOST_WORDS or query.mode == Mode.TAG or '"' in query.text:
         return ()
     parts = [part for part in _find_parts(query, matches, viewer) if not _is_chosen(query, part)]
     if not parts:
         return ()
-    sets = [parts] if len(parts) == 1 else [parts, *([part] for part in parts)]
+    together = _compatible(parts)
+    sets = [*([together] if len(together) > 1 else []), *([part] for part in parts)]
     accepted = [(chosen, _accept(query, matches, chosen)) for chosen in sets[:_MOST_OFFERS]]
     sizes = totals([changed for _, changed in accepted], viewer)
     return tuple(
@@ -155,6 +156,18 @@ def offer_filters(query: Query, viewer: Viewer) -> tuple[WordOffer[Query], ...]:
         for (chosen, changed), size in zip(accepted, sizes, strict=True)
         if size.total
     )
+
+
+def _compatible(parts: Iterable[_Part]) -> list[_Part]:
+    """The parts that can be filters at once: one of each key, the first that is named."""
+    taken: set[str] = set()
+    found = []
+    for part in parts:
+        keys = {key for key, _ in part.pairs}
+        if taken.isdisjoint(keys):
+            found.append(part)
+            taken |= keys
+    return found
 
 
 def _is_chosen(query: SearchQuery, part: _Part) -> bool:

@@ -177,9 +177,10 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
         yield name, value
     elif isinstance(value, Mapping):
         for key, one in value.items():
-            if len(key) >= _LONG_NAME:
-                yield "", key
-            yield from _leaves(one, key)
+            # Values that are not JSON yet may have numbers as names.
+            if len(str(key)) >= _LONG_NAME:
+                yield "", str(key)
+            yield from _leaves(one, str(key))
     elif isinstance(value, Sequence) and not isinstance(value, bytes):
         for one in value:
             yield from _leaves(one, name)
@@ -190,7 +191,9 @@ def _with_texts(value: Any, texts: Iterator[str]) -> Any:
     if isinstance(value, str):
         return next(texts)
     if isinstance(value, Mapping):
-        return {next(texts) if len(key) >= _LONG_NAME else key: _with_texts(one, texts) for key, one in value.items()}
+        return {
+            next(texts) if len(str(key)) >= _LONG_NAME else key: _with_texts(one, texts) for key, one in value.items()
+        }
     if isinstance(value, Sequence) and not isinstance(value, bytes):
         return type(value)(_with_texts(one, texts) for one in value)  # type: ignore[call-arg]
     return value

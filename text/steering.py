@@ -162,9 +162,10 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(".,:;!?/'", " ") | {"@": " @ ", "!": 
 _LATIN_MARKS = re.compile("[\u0300-\u036f]")
 # Cyrillic and Greek letters that look like Latin ones, in words that have both.
 _LOOKALIKES = str.maketrans("аеорсухіїјѕһԁԛԝвнкмтιοαενρτυκηωѵɡɑ", "aeopcyxiijshdqwbhkmtioaevptukhwvga")
-_MIXED_WORD = re.compile(
-    r"\w*(?:[a-z][\u0370-\u03ff\u0400-\u052f\u0250-\u02af]|[\u0370-\u03ff\u0400-\u052f\u0250-\u02af][a-z])\w*"
+_MIXED_LETTERS = re.compile(
+    "[a-z][\u0370-\u03ff\u0400-\u052f\u0250-\u02af]|[\u0370-\u03ff\u0400-\u052f\u0250-\u02af][a-z]"
 )
+_LETTERS = re.compile(r"\w+")
 # Words whose letters are apart or replaced by digits, as those write who wish to be overlooked.
 _SPACED = re2.compile(r"\b[a-z](?:[ .,][a-z]){4,}\b")
 _BETWEEN = re.compile("[ .,]")
@@ -209,9 +210,15 @@ def _as_words(text: str) -> str:
         text = "".join(chr(ord(one) - 0xE0000) if 0xE0020 <= ord(one) <= 0xE007E else one for one in text)
         text = unicodedata.normalize("NFKD", _INVISIBLE.sub("", text)).lower()
         text = unicodedata.normalize("NFC", _LATIN_MARKS.sub("", text)).replace("’", "'")
-        if not text.isascii():
-            text = _MIXED_WORD.sub(lambda found: found.group().translate(_LOOKALIKES), text)
+        # Not in one pattern, which would start again at each letter of a long word.
+        if _MIXED_LETTERS.search(text):
+            text = _LETTERS.sub(_without_lookalikes, text)
     return " ".join(text.translate(_SIGNS).split()).replace("// ", "")
+
+
+def _without_lookalikes(found: "re.Match[str]") -> str:
+    word = found.group()
+    return word.translate(_LOOKALIKES) if _MIXED_LETTERS.search(word) else word
 
 
 def _weight(plain: str) -> int:

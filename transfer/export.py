@@ -9,7 +9,7 @@ equal one; see `transfer.tables`.
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db import connection, transaction
@@ -18,8 +18,8 @@ from django.db.models import Max, Model, Q, QuerySet
 from access.viewer import Viewer
 from categories.models import Category, Concept, Entity, FormerPath, LocalText, MadeBy, Relationship, TagAlias
 from categories.texts import readable_aliases, readable_description, row_holds
-from memories.models import ImportBatch, Memory, MemoryRead, Project, Session
-from memories.queries import visible_to
+from memories.models import ImportBatch, Memory, MemoryLink, MemoryRead, Project, Session
+from memories.queries import name_in_text, visible_to
 from memories.reads import MOST_IDS
 from memories.recalls import record_passing
 from memories.snapshot import MemorySnapshot, Ref
@@ -108,7 +108,7 @@ def export_lines(selection: Selection) -> Iterator[Line]:
     if selection.with_files:
         yield from _file_lines({project.slug for project in names.projects.values()})
     for ids in selection.blocks():
-        snapshots = snapshots_read(ids)
+        snapshots = _with_shown_links(snapshots_read(ids), selection.viewer)
         yield from (names.memory_line(snapshots[pk]) for pk in ids if pk in snapshots)
     yield from _relationship_lines(selection, used)
     yield from names.local_lines(selection)
@@ -161,6 +161,34 @@ def _used(selection: Selection) -> _Used:
 def _chosen(model: type[Model], ids: set[int] | None) -> QuerySet[Any]:
     rows: QuerySet[Any] = model._default_manager.order_by("pk")
     return rows if ids is None else rows.filter(pk__in=ids)
+
+
+def _with_shown_links(memories: dict[int, MemorySnapshot], viewer: Viewer) -> dict[int, MemorySnapshot]:
+    """Memories without the paths of notes that the viewer may not see, in their links and their records."""
+    if viewer.project_ids is None:
+        return memories
+    links = MemoryLink.objects.filter(memory_id__in=memories, target_memory__isnull=False)
+    hidden: dict[int, dict[str, str]] = {}
+    for memory_id, target in links.exclude(target_memory__in=visible_to(viewer)).values_list("memory_id", "target"):
+        hidden.setdefault(memory_id, {})[target] = name_in_text(target, memories[memory_id].content)
+    return memories | {pk: _with_link_names(memories[pk], names) for pk, names in hidden.items()}
+
+
+def _with_link_names(memory: MemorySnapshot, names: Mapping[str, str]) -> MemorySnapshot:
+    """A memory with other names of links, without those that have none."""
+    renamed = [replace(link, target=names.get(link.target, link.target)) for link in memory.links]
+    raw = json.loads(memory.raw) if memory.raw else None
+    if isinstance(raw, dict) and isinstance(raw.get("links"), list):
+        raw["links"] = [_with_link_name(link, names) for link in raw["links"]]
+    links = tuple(dict.fromkeys(link for link in renamed if link.target))
+    return replace(memory, links=links, raw=memory.raw and json.dumps(raw, ensure_ascii=False))
+
+
+def _with_link_name(link: Any, names: Mapping[str, str]) -> Any:
+    """A link of a record, where anything may stand."""
+    if isinstance(link, dict) and isinstance(link.get("target"), str):
+        return link | {"target": names.get(link["target"], link["target"])}
+    return names.get(link, link) if isinstance(link, str) else link
 
 
 class _Names:

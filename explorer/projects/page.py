@@ -13,7 +13,7 @@ from access.models import Membership
 from access.services import key_rights
 from access.viewer import Viewer, may_write_everything
 from explorer.links import explore_url, filter_url
-from explorer.listings import ProjectsRequest, list_projects
+from explorer.listings import listed_project, listed_projects
 from memories.models import Memory, Project
 from memories.projects import LANGUAGE_IS_KEPT, project_create, project_update
 from memories.records import MAX_PROJECT
@@ -23,7 +23,6 @@ from text.analysis import languages
 from web.admin import Prose
 from web.errors import Refusal
 
-_MOST = 200
 _EVERY_STATE = tuple(sorted(Memory.State.values))
 
 
@@ -86,10 +85,9 @@ class ProjectNumbers:
     may_remove: bool
 
 
-def project_rows(viewer: Viewer, user: User, only: int | None = None) -> list[ProjectNumbers]:
+def project_rows(viewer: Viewer, user: User, only: Project | None = None) -> list[ProjectNumbers]:
     """The projects that somebody sees, by slug; with `only` one of them."""
-    listed = list_projects(ProjectsRequest(sort="slug", page_size=_MOST), viewer).rows
-    rows = [row for row in listed if only in (None, row.project.pk)]
+    rows = listed_projects(viewer) if only is None else [listed_project(only, viewer)]
     members = _members([project.pk for project in key_rights(user).projects])
     others = _others([row.project.pk for row in rows if row.memories == 0])
     is_owner = may_write_everything(viewer)

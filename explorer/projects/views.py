@@ -49,7 +49,7 @@ def project(request: HttpRequest, project_id: int) -> HttpResponse:
     if form.is_valid() and (changed := form.save(viewer)):
         messages.success(request, f"Saved {changed.name}.")
         return HttpResponseRedirect(reverse("explorer:projects"))
-    context = {"row": project_rows(viewer, user, project_id)[0], "form": form}
+    context = {"row": project_rows(viewer, user, found)[0], "form": form}
     return private(render(request, "projects/edit.html", context, status=422 if form.is_bound else 200))
 
 

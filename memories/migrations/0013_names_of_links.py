@@ -21,12 +21,13 @@ _AT_ONCE = 1_000
 # Those whose texts have links that are not stored yet, and notes with properties of their own.
 _TEXTS = """
 SELECT memory.id, memory.title, memory.tags, memory.summary, memory.external_id, memory.content, project.language,
-       CASE WHEN memory.raw ? 'note_file' THEN memory.raw END,
+       CASE WHEN jsonb_typeof(memory.raw) = 'object' AND memory.raw ? 'note_file' THEN memory.raw END,
        ARRAY(SELECT rel FROM memories_memorylink link WHERE link.memory_id = memory.id ORDER BY ordinal),
        ARRAY(SELECT target FROM memories_memorylink link WHERE link.memory_id = memory.id ORDER BY ordinal)
 FROM memories_memory memory JOIN memories_project project ON project.id = memory.project_id
 WHERE memory.id > %(last)s AND (
-  strpos(memory.content, '[[') > 0 OR (memory.raw ? 'note_file' AND memory.raw - %(fields)s::text[] <> '{}')
+  strpos(memory.content, '[[') > 0 OR CASE WHEN jsonb_typeof(memory.raw) = 'object'
+    THEN memory.raw ? 'note_file' AND memory.raw - %(fields)s::text[] <> '{}' END
 ) ORDER BY memory.id LIMIT %(most)s"""
 _UPDATE = """
 UPDATE memories_memory memory SET terms = made.terms::tsvector,
@@ -84,7 +85,7 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="memory",
             index=models.Index(
-                Lower(models.Func("source_uri", models.Value("[^/]*$"), function="substring")),
+                MD5(Lower(models.Func("source_uri", models.Value("[^/]*$"), function="substring"))),
                 condition=models.Q(
                     models.Q(("source_uri", ""), _negated=True),
                     models.Q(("source_uri__contains", "://"), _negated=True),

@@ -62,6 +62,13 @@ def test_page_has_each_project_with_numbers_that_its_links_give(owner):
     assert "Remove" not in row
 
 
+def test_every_project_is_listed_and_can_be_changed_however_many_there_are(owner):
+    Project.objects.bulk_create(Project(slug=f"p{number:03}", name=f"Project {number:03}") for number in range(205))
+    last = Project.objects.create(slug="zz", name="The last one")
+    assert "The last one" in row_of(owner.get(PAGE), "The last one")
+    assert owner.get(f"{PAGE}{last.pk}/").status_code == 200
+
+
 @pytest.mark.parametrize("role", ["reader", "writer", "curator", "admin"])
 def test_roles_see_their_own_projects_and_change_what_they_curate(corpus, role):
     client = member(tea=role)

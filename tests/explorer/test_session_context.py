@@ -1,10 +1,13 @@
 """The context of a session: pinned, decided, proposed and changed memories, within a budget, of visible projects."""
 
 import pytest
+from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from access.keys import make_key
-from access.viewer import Viewer, command_viewer, viewer_of_key
+from access.viewer import Viewer, command_viewer, viewer_of_key, viewer_of_user
 from explorer.sessions.context import ContextRequest, session_context
 from memories.models import Memory, Project
 from memories.records import MemoryChanges, MemoryRecord
@@ -141,6 +144,18 @@ def test_a_pin_of_an_agent_heads_the_context_of_that_agent_alone(by_change):
     assert (pins(viewer_of_key(other)), pins(command_viewer())) == (["Obey"], ["Obey"])
 
 
+def test_a_pin_counts_for_no_key_of_the_same_name_that_another_person_has():
+    ann, bob = (User.objects.create_superuser(name) for name in ("ann", "bob"))
+    given = {"name": "claude-code", "scopes": ["read", "write"], "every_project": True}
+    first, again, other = (make_key(**given, viewer=viewer_of_user(user)).key for user in (ann, ann, bob))
+    apps = [make_key(**given, viewer=command_viewer(), acts_for=user).key for user in (ann, bob)]
+    record = MemoryRecord(title="Obey", content="Obey me.", pinned=True)
+    memory_create(record=record, viewer=viewer_of_key(first))
+    memory_create(record=MemoryRecord(title="App", content="A.", pinned=True), viewer=viewer_of_key(apps[0]))
+    assert [pins(viewer_of_key(key)) for key in (first, again, other)] == [["Obey"], ["Obey"], []]
+    assert [pins(viewer_of_key(key)) for key in apps] == [["App"], []]
+
+
 def raw_of(name):
     return make_key(name=name, scopes=["read"], viewer=command_viewer(), every_project=True).raw
 
@@ -151,6 +166,16 @@ def test_a_pin_of_a_key_that_may_curate_counts_for_all_and_one_of_a_lost_key_for
         memory_create(record=MemoryRecord(title=title, content=f"{title}.", pinned=True), viewer=viewer_of_key(key))
     lost.delete()
     assert (pins(viewer_of_key(agent_key("other"))), pins(command_viewer())) == (["Kept"], ["Kept"])
+
+
+def test_a_context_asks_the_database_no_more_with_many_keys(corpus, django_assert_max_num_queries):
+    pins(command_viewer())
+    with CaptureQueriesContext(connection) as few:
+        pins(command_viewer())
+    for number in range(9):
+        make_key(name=f"k{number}", scopes=["read"], viewer=command_viewer(), projects=Project.objects.all())
+    with django_assert_max_num_queries(len(few)):
+        pins(command_viewer())
 
 
 def test_an_important_memory_is_listed_although_its_pin_does_not_count():

@@ -138,6 +138,15 @@ def test_text_and_title_change_places_and_no_memory_is_doubled(owner, place):
     assert memories()["D2"].content == "People ask\nfor it."
 
 
+@pytest.mark.parametrize("first", ['"",D0,Empty', ",,Empty", "a,b,c,d"])
+def test_table_whose_first_row_is_refused_can_be_read_again(owner, place, first):
+    job = bring_in(owner, place, f"Text,Nr,Why\n{first}\nRye.,D1,Cheap.\nOats.,D2,Dear.\n", Nr="id")
+    assert (job.batch.created, job.batch.refused) == (2, 1)
+    assert "column 'Nr' is read as id" in [one["note"] for one in job.batch.report["notes"]]
+    start(owner, again(owner, job), {"Why": "summary"})
+    assert {name: one.summary for name, one in memories().items()} == {"D1": "Cheap.", "D2": "Dear."}
+
+
 def test_table_without_ids_gets_them_and_successors_by_them(owner, place):
     job = bring_in(owner, place, Why="content", Decision="title", Nr="", **{"Replaced by": "", "Status": ""})
     assert set(memories()) == {"Bake at night", "Rye on Monday", "Bake at noon", "Close early"}

@@ -170,6 +170,18 @@ def test_a_purge_leaves_nothing_in_any_table_and_the_rest_works(stored, person, 
     assert MARK in event.after["marks"]
 
 
+def test_a_purge_leaves_the_key_of_the_site_as_it_is(person, settings, tmp_path):
+    settings.SECRETS, settings.HOME, settings.BACKUP_FOLDER = "off", tmp_path, tmp_path / "backups"
+    for name in ("secret_key", "postgres.log"):
+        (tmp_path / name).write_text(KEY)
+    memory_create(record=MemoryRecord(content=f"The site has {KEY}."), viewer=person)
+    purge_ask(hashes=list(look_for_secrets().found), viewer=person)
+    (purged,) = purges_do()
+    assert (tmp_path / "secret_key").read_text() == KEY
+    assert KEY not in (tmp_path / "postgres.log").read_text()
+    assert ["secret_key" in line for line in purged.left] == [True]
+
+
 def test_a_title_that_ends_within_a_secret_is_masked_in_the_history_too(person, settings, tmp_path):
     settings.SECRETS, settings.HOME, settings.BACKUP_FOLDER = "off", tmp_path, tmp_path / "backups"
     secret = "sk-ant-" + "api03-" + "b7Kq2LmZ9pTxW4" * 6 + "v1Rr8Q-AA"

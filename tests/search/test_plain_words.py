@@ -187,6 +187,24 @@ def test_the_tool_names_what_it_understood(team):
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "together"),
+    [
+        ("Hannah Okafor Marco Rossi", None),
+        ("2024-05 June 2026", None),
+        ("Hannah Okafor Hannah Okafor", None),
+        ("Hannah Okafor 2024-05", {"author": "Hannah Okafor", "from": "2024-05-01", "to": "2024-05-31"}),
+        ("since 2024-05 until 2026-03", {"from": "2024-05-01", "to": "2026-03-31"}),
+    ],
+)
+def test_what_cannot_be_chosen_at_once_is_not_offered_together(team, text, together):
+    found = offers(text)
+    assert [dict(one.pairs) for one in found if "·" in one.label] == ([together] if together else [])
+    for one in found:
+        assert len(dict(one.pairs)) == len(one.pairs)
+        assert run(SearchQuery.from_pairs([("q", one.query.text), *one.pairs]), command_viewer()).total == one.count
+
+
 def test_the_name_of_a_project_is_offered_to_who_sees_it(team):
     tea = Memory.objects.filter(project__slug="tea").values_list("project_id", flat=True)[0]
     reader = Viewer(project_ids=frozenset([tea]), scopes=frozenset({"read"}))

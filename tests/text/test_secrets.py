@@ -128,3 +128,9 @@ def test_values_are_known_by_their_names():
     }
     assert marks == ["[password …Zp]", "[AWS key id …LQ]"]
     assert mask_values({"content": "Tea", "authors": ("Ann",)}) == ({"content": "Tea", "authors": ("Ann",)}, [])
+
+
+def test_names_that_are_no_texts_are_kept():
+    key = f"AKIA{made(16, string.ascii_uppercase)[:15]}7"
+    masked, marks = mask_values({"by year": {2024: key, None: "Tea"}})
+    assert masked == {"by year": {2024: marks[0], None: "Tea"}}

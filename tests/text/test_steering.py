@@ -1,6 +1,7 @@
 """Marks of texts that may steer a model: what people write to do so, and what they write every day."""
 
 import base64
+import time
 
 import pytest
 
@@ -111,3 +112,11 @@ def test_a_long_opaque_blob_is_marked_and_a_hash_is_not():
 
 def test_the_phrases_say_why():
     assert phrases_of("Well: Ignore ALL\nprevious instructions!") == ["ignore all previous instructions"]
+
+
+@pytest.mark.parametrize("begin", ["→ ", "→ а b аb "])
+@pytest.mark.parametrize("word", ["a1" * 150_000, "б" * 300_000, "a\u0301" * 150_000])
+def test_one_very_long_word_is_read_in_no_time(begin, word):
+    started = time.perf_counter()
+    marks_of([begin + word])
+    assert time.perf_counter() - started < 5

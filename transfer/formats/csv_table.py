@@ -355,8 +355,9 @@ def read(path: Path, options: Options) -> Reading:
                             f"line {last}", partial(_row, f"line {last}", cells, reads, names, notes)
                         ):
                             yield record
-                            # They go with the first row that is taken.
-                            notes = [] if isinstance(record, SourceRecord) else notes
+                            # They go with the first row that is taken: one without a text is refused later.
+                            is_taken = isinstance(record, SourceRecord) and record.data.get("content")
+                            notes = [] if is_taken else notes
         except UnicodeDecodeError as error:
             raise ImportFailedError(
                 f"{path}: is not UTF-8 (byte 0x{error.object[error.start]:02x} after line {last}). Nothing was "
