@@ -1,7 +1,7 @@
 """Cautions at the head of replies that hold marked texts: a model reads them before the text that may steer it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from agent_tools.rendering import Reply
@@ -21,10 +21,13 @@ _OWN_KEYS = frozenset({"id", "ids", "duplicate_of", "superseded_by"})
 def with_caution(reply: str) -> str:
     """A reply, with a caution where a memory in it is marked or its text as a whole would be.
 
-    A memory that a person has judged harmless needs none, nor does the text of a reply that has it.
+    A memory that a person has judged harmless needs none.
     """
-    data = reply.data if isinstance(reply, Reply) else {}
-    caution = caution_of("\n".join([reply, *_columns_of(data)]), set(_ids_in(data)))
+    data = reply.data if isinstance(reply, Reply) else {"text": str(reply)}
+    ids = set(_ids_in(data))
+    judged = MemoryMark.objects.filter(memory_id__in=ids, harmless_at__isnull=False) if ids else ()
+    others = _without(data, {mark.memory_id for mark in judged})
+    caution = caution_of("\n".join([*_texts_in(others), *_columns_of(others)]), ids)
     if not caution:
         return reply
     if not isinstance(reply, Reply):
@@ -47,9 +50,32 @@ def caution_of(text: str, memory_ids: set[int]) -> str:
         more = f" and {len(marked) - _NAMED} more are marked" if len(marked) > _NAMED else ""
         said = f"{'; '.join(named)}{more}"
         return f"{said[:1].upper()}{said[1:]}. {_NOT_FOLLOWED}"
-    if not (marks := marks_of([text])) or MemoryMark.objects.filter(memory_id__in=memory_ids).exists():
-        return ""
-    return f"{_UNNAMED} {marks_text(tuple(marks))}. {_NOT_FOLLOWED}" if Mark.ORDERS in marks else ""
+    marks = marks_of([text])
+    return f"{_UNNAMED} {marks_text(marks)}. {_NOT_FOLLOWED}" if Mark.ORDERS in marks else ""
+
+
+def _without(data: Mapping[str, Any], memory_ids: Collection[int]) -> Mapping[str, Any]:
+    """A reply without the rows of some memories."""
+    if not memory_ids:
+        return data
+    return {
+        name: [row for row in table if not (isinstance(row, Mapping) and row.get("id") in memory_ids)]
+        if isinstance(table, list)
+        else table
+        for name, table in data.items()
+    }
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield str(name)
+            yield from _texts_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts_in(inner)
+    elif isinstance(value, str):
+        yield value
 
 
 def _columns_of(data: Mapping[str, Any]) -> Iterator[str]:

@@ -223,7 +223,9 @@ def _add_reads(look: SecretsLook) -> None:
             one.last_read = max(one.last_read, recall.last_at.isoformat())
     for one in list(look.found.values())[:_MOST_STORED]:
         if one.memory_ids:
-            one.readers = [reader.name for reader in readers_of(reads_of(one.memory_ids))[:_READERS]]
+            # Those that certainly gave it: of a large export, not every id is stored.
+            reads = reads_of(one.memory_ids).filter(memory_ids__overlap=list(one.memory_ids))
+            one.readers = [reader.name for reader in readers_of(reads)[:_READERS]]
 
 
 # --- false marks --------------------------------------------------------------------------------------------------

@@ -292,7 +292,9 @@ def _event_at(words: Sequence[str], at: int, viewer: Viewer) -> _Part | None:
             near.append(hit)
     if len(near) != 1:
         return None
-    memory = visible_to(viewer).only("happened_at", "created_at").get(pk=near[0].id)
+    memory = visible_to(viewer).only("happened_at", "created_at").filter(pk=near[0].id).first()
+    if memory is None:
+        return None
     day = local_day(memory.happened_at or memory.created_at, viewer.timezone)
     is_end = fold(words[at]) in ("before", "until")
     label = f"{'until' if is_end else 'since'} {day.day} {day:%B} {day.year} (“{near[0].title_text}”)"

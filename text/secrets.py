@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from typing import Any, NamedTuple
 _is_available = find_spec("kingfisher_sdk") is not None
 _RULES = Path(__file__).with_name("secret_rules.yml")
 _SHORTEST = 8
+# Secrets of a record whose copies are looked for.
+_MOST_COPIED = 500
 # Names in JSON from this length on may be secrets themselves.
 _LONG_NAME = 16
 _PRIVATE = re.compile(r"<private>.*?</private>", re.IGNORECASE | re.DOTALL)
@@ -135,7 +138,9 @@ def _with_copies(placed: list[tuple[str, list[Secret]]]) -> list[tuple[str, list
     }
     if not kinds:
         return placed
-    pattern = re.compile("|".join(map(re.escape, sorted(kinds, key=len, reverse=True))), re.IGNORECASE)
+    # Each place of a text is compared with all of them: nobody's record has more secrets, but for one made to be slow.
+    forms = sorted(islice(kinds, _MOST_COPIED), key=len, reverse=True)
+    pattern = re.compile("|".join(map(re.escape, forms)), re.IGNORECASE)
     complete = []
     for text, found in placed:
         spans = [match for match in pattern.finditer(text) if all(_is_apart(match, one) for one in found)]

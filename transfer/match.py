@@ -154,6 +154,7 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
             matched.renamed.add(gone.id)
             stored[key] = (gone.id, gone.record_hash)
     files: dict[int, NoteFile] = {}
+    unchanged: list[int] = []
     for key, one in incoming:
         known = stored.get(key)
         if known is None:
@@ -168,6 +169,7 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
             run.tally.updated += known[0] in run.returned
             run.tally.unchanged += known[0] not in run.returned
             settled(run, [(one, known[0])])
+            unchanged.append(known[0])
             files |= {known[0]: one.found.file} if one.found.file and _may_change(run, known[0]) else {}
         elif not _may_change(run, known[0]):
             run.refused(one.location, f"#{known[0]} was moved to a project that you cannot write to")
@@ -176,7 +178,7 @@ def _compared(run: ImportRun, incoming: list[tuple[Key, Incoming]]) -> Matched:
     _note_files_refresh(files)
     _take_own_writes(run, matched)
     if not run.observer and not run.options.overwrite:
-        _refuse_other_vaults(run, matched, [pk for pk, _ in same.values()])
+        _refuse_other_vaults(run, matched, unchanged)
     if matched.changed and not run.options.overwrite:
         # A copy from an export has no hash to compare; whether it differs from its memory shows when that is read.
         edited = edited_here([memory_id for one, memory_id in matched.changed if one.stored is None])
@@ -317,19 +319,25 @@ def _moved_away(
             is_known = at_places.get(one.id) == key or one.batch_id in sources
             if not is_known or one.project_id == key[0]:
                 continue
-            is_of_its_folder = _is_of_its_folder(run, keys[key], one)
+            is_of_its_folder = _is_of_its_folder(run, keys[key])
             if is_of_its_folder or _was_in(one.id, key[0], run.viewer):
-                # The name of the folder is in the record, and the only difference.
-                found[key] = (one.id, keys[key].record_hash if is_of_its_folder else one.record_hash)
+                # The name of the folder is in the record: of a note that is as it was, it is the only difference.
+                found[key] = (one.id, keys[key].record_hash if is_of_its_folder and one.is_same else one.record_hash)
                 run.is_elsewhere[one.id] = one.project_id
+                if is_of_its_folder:
+                    run.stays_there.add(one.id)
     return found
 
 
-def _is_of_its_folder(run: ImportRun, one: Incoming, known: _Candidate) -> bool:
-    """Whether a note is as it was, and goes into a project only because its folder is called so."""
+def _is_of_its_folder(run: ImportRun, one: Incoming) -> bool:
+    """Whether a note goes into a project only because its folder is called so."""
     file = one.found.file
-    is_named_so = file is not None and one.record.project == slug_name(file.vault) and not run.options.project
-    return known.is_same and is_named_so
+    return (
+        file is not None
+        and not run.observer
+        and one.record.project == slug_name(file.vault)
+        and not run.options.project
+    )
 
 
 def _was_in(memory_id: int, project_id: int, viewer: Viewer) -> bool:

@@ -141,6 +141,8 @@ class ImportRun:
     """Memories that were archived because their notes were gone, which are there again."""
     is_elsewhere: dict[int, int] = field(default_factory=dict)
     """Memories of records that were moved to another project, and that."""
+    stays_there: set[int] = field(default_factory=set)
+    """Those of them that this import leaves there: their folder has another name now."""
     used: set[int] = field(default_factory=set)
     """The projects with memories of this import."""
     numbers: CopyNumbers = field(default_factory=CopyNumbers)

@@ -324,6 +324,7 @@ class _BlockWriter:
         given = record.created_at or record.happened_at
         changed = replace(
             new,
+            project_id=old.project_id if old.id in self._run.stays_there else new.project_id,
             batch_id=old.batch_id,
             state=_changed_state(record, old, names_same_successor=names_same_successor),
             state_reason=old.state_reason if one.stored is None else new.state_reason,

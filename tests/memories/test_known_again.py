@@ -177,3 +177,10 @@ def test_an_undo_gives_links_their_targets_back(vault):
     batch_undo(batch_id=ImportBatch.objects.latest("id").pk, viewer=EVERYTHING)
     assert memory("a").content == "See [[b]]."
     assert MemoryLink.objects.get(memory=memory("a")).target_memory_id == memory("b").pk
+
+
+def test_a_vault_of_a_third_name_takes_its_changes_along(vault):
+    assert imported(vault(NOTES), project="") == (6, 0, 0, 0)
+    assert imported(vault(NOTES | {"Notes/a.md": "Changed since."}, "renamed"), project="") == (0, 1, 5, 0)
+    assert memory("a").content == "Changed since."
+    assert set(Memory.objects.values_list("project__slug", flat=True)) == {"vault"}
