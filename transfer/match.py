@@ -384,24 +384,24 @@ def _sources(
     return frozenset(run.earlier_batches) | {batch for batch in same if batch and 2 * same[batch] >= total[batch]}
 
 
-def count_known(records: Iterable[Incoming], viewer: Viewer) -> int:
-    """How many records the viewer has as they are, in whatever project: as the same record, or the same file."""
+def count_known(records: Iterable[Incoming], viewer: Viewer) -> Counter[str]:
+    """How many records the viewer has as they are, by project: as the same record or file. Each counts once."""
     named = {one.record.id or one.content_hash: one for one in records}
-    names, known = list(named), 0
+    names, known = list(named), Counter[str]()
     for start in range(0, len(names), _COUNTED):
         some = names[start : start + _COUNTED]
         memories = visible_to(viewer).filter(
             Q(external_id__in=some) | Q(external_id="", content_hash__in=some),
             project_id__in=list(Project.objects.values_list("pk", flat=True)),
         )
-        rows = memories.values_list("external_id", "content_hash", "record_hash", "raw__note_file__digest")
+        columns = ("external_id", "content_hash", "record_hash", "raw__note_file__digest", "project__slug")
         there = {
-            name
-            for external_id, content_hash, record_hash, digest in rows
+            name: slug
+            for external_id, content_hash, record_hash, digest, slug in memories.values_list(*columns)
             if (one := named.get(name := external_id or content_hash))
             and (record_hash == one.record_hash or bool(one.found.file and digest == one.found.file.digest))
         }
-        known += len(there)
+        known.update(there.values())
     return known
 
 

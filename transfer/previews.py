@@ -114,6 +114,7 @@ class PreviewedSum(BaseModel):
     first: datetime | None = Field(description="The earliest date of a memory that gives one.")
     last: datetime | None
     known: int = Field(0, description="Memories that are here already, as they are, in whatever project.")
+    known_in: str = Field("", description="The project that most of these are in.")
     types: dict[str, int] = Field(description="The most frequent types, and how many memories have them.")
     tags: dict[str, int]
     states: dict[str, int] = Field({}, description="How many memories have each state.")
@@ -167,9 +168,11 @@ class _Found:
     """Those that are looked for among the memories, without their texts."""
 
     def sum(self, viewer: Viewer) -> PreviewedSum:
+        known = count_known(self.records, viewer)
         return PreviewedSum(
             memories=self.count,
-            known=count_known(self.records, viewer),
+            known=known.total(),
+            known_in=next((slug for slug, _ in known.most_common(1)), ""),
             is_all=self.is_all,
             refused=len(self.refused),
             notes=len(self.notes),

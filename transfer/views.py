@@ -41,6 +41,7 @@ from transfer.jobs import (
     jobs_import,
     may_import,
 )
+from transfer.models import ImportJob
 from transfer.page import FIELD_LABELS, build_found, facts_of, failure_text, label_of, outcome_of
 from transfer.previews import Preview, earlier_preview, job_read_as, preview_of
 from transfer.queries import changed_by, imported_paths, imports_open, imports_past, is_empty, sample_batch
@@ -225,22 +226,25 @@ def job(request: PageRequest, job_id: int) -> HttpResponse:
         preview = preview_of(one)
         context["is_being_read"] = preview is None
         preview = preview or earlier_preview(one)
-        context |= _preview_context(preview, viewer) if preview else {}
+        context |= _preview_context(one, preview, viewer) if preview else {}
         if preview:
             formats = (preview.format, *(file.format for file in preview.files))
             context["unexpected"] = unexpected_format(request.GET.get("from", ""), formats)
     return page_response(request, "home/import_job.html", context, partial="job", timings={})
 
 
-def _preview_context(preview: Preview, viewer: Viewer) -> dict[str, object]:
+def _preview_context(job: ImportJob, preview: Preview, viewer: Viewer) -> dict[str, object]:
     """The first rows of an upload, and the projects that it may go into."""
     projects, may_make = importable(viewer), viewer.may_write(None) and viewer.project_ids is None
+    found = preview.found
     named = dict.fromkeys(row.project for row in preview.rows if row.project)
     return {
         "preview": preview,
         "fields": FIELDS,
         "has_question": any(column.question for column in preview.columns),
         "field_labels": FIELD_LABELS,
+        # What is here already would come twice into another project.
+        "project_shown": job.project or (found.known_in if found and found.without_project else ""),
         "all_named": bool(preview.found and preview.found.is_all and not preview.found.without_project),
         "projects": projects,
         "may_make_project": may_make,

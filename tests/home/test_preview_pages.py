@@ -114,3 +114,16 @@ def test_project_is_asked_for_those_that_name_none(owner, table, label):
     jobs_run()
     job.refresh_from_db()
     assert job.state == "done"
+
+
+def test_a_table_that_is_here_already_is_offered_the_project_that_it_is_in(owner):
+    first = sent(owner, "decisions.csv", TABLE)
+    owner.post(f"/imports/{first.pk}/import/", {"project": "choices"})
+    jobs_run()
+    again = sent(owner, "decisions.csv", TABLE)
+    page = page_of(owner, again)
+    assert "20, most in choices" in page
+    assert 'value="choices"' in page
+    owner.post(f"/imports/{again.pk}/import/", {"project": "choices"})
+    jobs_run()
+    assert ImportJob.objects.get(pk=again.pk).batch.unchanged == 20

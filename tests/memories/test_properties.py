@@ -95,8 +95,9 @@ def test_columns_that_are_no_field_are_properties(tmp_path, db):
     path = tmp_path / "t.csv"
     path.write_text("Title,Text,Area,Rating\nOven,Bricks.,Kitchen floor,5\nTable,Wood.,,\n")
     imported(path, columns={"Area": "", "Rating": ""})
-    details = memory_details(EVERYTHING, Memory.objects.order_by("pk").values_list("pk", flat=True)).values()
-    assert [dict(one.properties) for one in details] == [{"Area": ["Kitchen floor"], "Rating": ["5"]}, {}]
+    ids = list(Memory.objects.order_by("pk").values_list("pk", flat=True))
+    details = memory_details(EVERYTHING, ids)
+    assert [dict(details[pk].properties) for pk in ids] == [{"Area": ["Kitchen floor"], "Rating": ["5"]}, {}]
 
 
 def has_term(memory, word):
