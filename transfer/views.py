@@ -243,7 +243,7 @@ def _preview_context(job: ImportJob, preview: Preview, viewer: Viewer) -> dict[s
         "fields": FIELDS,
         "has_question": any(column.question for column in preview.columns),
         "field_labels": FIELD_LABELS,
-        # What is here already would come twice into another project.
+        # Into another project, memories that are here already would come twice.
         "project_shown": job.project or (found.known_in if found and found.without_project else ""),
         "all_named": bool(preview.found and preview.found.is_all and not preview.found.without_project),
         "projects": projects,
