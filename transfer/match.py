@@ -31,6 +31,8 @@ from web.sql import execute
 
 # Records that are counted in one statement.
 _COUNTED = 1_000
+# Notes that must be as they were for their folder to be known under another name.
+_ALIKE = 5
 # The fields of a line of an export, besides its record, that every importer may set.
 _STORED_BY_ALL = frozenset({"state_reason", "record_hash", "raw"})
 # The project id, whether the record has an id, and the id or the hash of its text.
@@ -313,13 +315,14 @@ def _moved_away(
     at_places = _known_at_places(run.observer, unknown) if run.observer else {}
     sources = _sources(run, candidates, stored) if candidates else frozenset()
     keys = dict(unknown)
+    renamed = _renamed_source(candidates, len(unknown) + len(stored))
     found: dict[Key, tuple[int, str]] = {}
     for key, memories in candidates.items():
         for one in memories:
             is_known = at_places.get(one.id) == key or one.batch_id in sources
             if not is_known or one.project_id == key[0]:
                 continue
-            is_of_its_folder = _is_of_its_folder(run, keys[key])
+            is_of_its_folder = one.batch_id == renamed and _is_of_its_folder(run, keys[key])
             if is_of_its_folder or _was_in(one.id, key[0], run.viewer):
                 # The name of the folder is in the record: of a note that is as it was, it is the only difference.
                 found[key] = (one.id, keys[key].record_hash if is_of_its_folder and one.is_same else one.record_hash)
@@ -327,6 +330,13 @@ def _moved_away(
                 if is_of_its_folder:
                     run.stays_there.add(one.id)
     return found
+
+
+def _renamed_source(candidates: Mapping[Key, Sequence[_Candidate]], count: int) -> int | None:
+    """The earlier import that most of `count` records come from, as they are. A few notes are alike in any vaults."""
+    same = Counter(one.batch_id for memories in candidates.values() for one in memories if one.is_same and one.batch_id)
+    batch_id, most = next(iter(same.most_common(1)), (None, 0))
+    return batch_id if most >= _ALIKE and 2 * most > count else None
 
 
 def _is_of_its_folder(run: ImportRun, one: Incoming) -> bool:
