@@ -214,14 +214,14 @@ def _write_row(table: TextTable, row: TextRow, columns: dict[str, Any]) -> None:
     same = table.model._default_manager.filter(pk=row.pk)
     try:
         with transaction.atomic():
-            same.update(**_fitting(table, columns))
+            same.update(**_cut_to_columns(table, columns))
     except IntegrityError:
         # Another row has the same mark where names are unique.
         number = row.pk[-1] if isinstance(row.pk, tuple) else row.pk
-        same.update(**_fitting(table, columns, f" {number}"))
+        same.update(**_cut_to_columns(table, columns, f" {number}"))
 
 
-def _fitting(table: TextTable, columns: dict[str, Any], ending: str = "") -> dict[str, Any]:
+def _cut_to_columns(table: TextTable, columns: dict[str, Any], ending: str = "") -> dict[str, Any]:
     """Columns with texts that are not longer than they may be."""
     fitted = {}
     for name, value in columns.items():

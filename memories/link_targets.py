@@ -168,7 +168,7 @@ def _found_links(links: Sequence[DanglingLink], viewer: Viewer) -> list[FoundLin
     by_id = targets_resolve({(naming[link.memory_id].project_id, link.target) for link in links})
     targets = {link: by_id.get((naming[link.memory_id].project_id, link.target)) for link in links}
     by_name = [link for link, known in targets.items() if known is None and not link.url]
-    called = _called({link.target for link in by_name}) if by_name else {}
+    called = _memories_by_name({link.target for link in by_name}) if by_name else {}
     # Links of one place that are called alike mean the same: thousands may name one of thousands.
     meant: dict[tuple[Any, ...], int | None] = {}
     for link in by_name:
@@ -203,7 +203,7 @@ def _ranks(title: str, source_uri: str, aliases: Any) -> dict[str, int]:
     return ranks
 
 
-def _called(targets: Collection[str]) -> dict[str, list[_NamedMemory]]:
+def _memories_by_name(targets: Collection[str]) -> dict[str, list[_NamedMemory]]:
     """The memories that have names, by the names as they are compared."""
     wanted = {name_key(target) for target in targets}
     ends = {link_name(target).rsplit("/", 1)[-1] for target in targets}

@@ -136,7 +136,7 @@ class Hit:
     recalls: int = 0
     """How often it was recalled."""
     trust: Memory.Trust = Memory.Trust.PERSON
-    """Whose words they are."""
+    """The origin of the text: a person, an agent or outside."""
     marks: tuple[str, ...] = ()
     """Why the text may steer a model that reads it, as `text/steering.py` says."""
 

@@ -85,7 +85,7 @@ def mask_values(
 
     A value is looked at with its name before it: a password is known by that.
     """
-    placed = _placed(values)
+    placed = _locate_secrets(values)
     marks: list[str] = []
     masked: list[str] = []
     for text, found in placed:
@@ -104,11 +104,13 @@ def _mask_value(text: str, secrets: list[Secret]) -> str:
 def secrets_in(values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """The secrets in the texts of values, as `mask_values` finds them: the kind, the mark and the secret itself."""
     return [
-        (one.kind, mark_of(text, one), text[one.start : one.end]) for text, found in _placed(values) for one in found
+        (one.kind, mark_of(text, one), text[one.start : one.end])
+        for text, found in _locate_secrets(values)
+        for one in found
     ]
 
 
-def _placed(values: Mapping[str, Any]) -> list[tuple[str, list[Secret]]]:
+def _locate_secrets(values: Mapping[str, Any]) -> list[tuple[str, list[Secret]]]:
     """The texts of values in order, each with the secrets in it; nothing if none has any."""
     leaves = list(_leaves(values, ""))
     starts, parts, at = [], [], 0

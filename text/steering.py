@@ -62,7 +62,7 @@ def marks_of(texts: Iterable[str]) -> tuple[Mark, ...]:
     blobs = list(_blobs(whole)) if any(len(word) >= _SHORT_BLOB for word in whole.split()) else []
     if any(len(blob) >= _LONG_BLOB for blob in blobs):
         found.add(Mark.OPAQUE)
-    if _orders(whole) or any(_orders(text) for blob in blobs if (text := _decoded(blob))):
+    if _orders(whole) or any(_orders(text) for blob in blobs if (text := _decode_base64(blob))):
         found.add(Mark.ORDERS)
     return tuple(mark for mark in Mark if mark in found)
 
@@ -71,7 +71,7 @@ def phrases_of(text: str) -> list[str]:
     """The first phrases of a text for which it is marked, in lower case and with one space between words."""
     rules = _rules()
     plain = next((part for part in _windows_of(_as_words(text)) if _weight(part) >= _ENOUGH), "")
-    found = [re.search(rules.patterns[number], plain) for number in rules.matching(plain)]
+    found = [re.search(rules.patterns[number], plain) for number in rules.find_matching(plain)]
     turns = [_TURNS.search(text.lower())]
     return [match.group().strip(" .,:;!?/") for match in (*found, *turns) if match][:_MOST_PHRASES]
 
@@ -116,7 +116,7 @@ def _blobs(text: str) -> Iterator[str]:
             yield blob
 
 
-def _decoded(blob: str) -> str:
+def _decode_base64(blob: str) -> str:
     """The text that a blob encodes; empty if it is none."""
     plain = re.sub(r"\s", "", blob).replace("-", "+").replace("_", "/").rstrip("=")
     plain = plain[: len(plain) - 1 if len(plain) % 4 == 1 else len(plain)]
@@ -223,7 +223,7 @@ def _without_lookalikes(found: "re.Match[str]") -> str:
 
 def _weight(plain: str) -> int:
     rules = _rules()
-    weight = sum(rules.weights[number] for number in rules.matching(plain))
+    weight = sum(rules.weights[number] for number in rules.find_matching(plain))
     numbers: list[int] | None = rules.of_languages.Match(plain) if weight < _ENOUGH else None
     if not numbers:
         return weight
@@ -289,7 +289,7 @@ class _Rules:
     of_languages: Any
     """The words of each language as one automaton."""
 
-    def matching(self, plain: str) -> list[int]:
+    def find_matching(self, plain: str) -> list[int]:
         """The numbers of the patterns that a text has."""
         return sorted(self.together.Match(plain) or ())
 

@@ -78,7 +78,7 @@ class ProjectNumbers:
     memories: int | None
     url: str
     others: int
-    """Of a project without any that searches find: memories in other states."""
+    """The number of memories in other states, counted only if searches find none in the project."""
     others_url: str
     members: int | None
     may_change: bool

@@ -101,7 +101,7 @@ def readers_to_choose(viewer: Viewer) -> dict[str, _Identities]:
 
 def list_reads(request: ReadsRequest, viewer: Viewer) -> ReadsPage:
     """A part of the reads that the viewer may see. Raises QueryError for the name of a reader whom they do not see."""
-    reads = _filtered(request, viewer)
+    reads = _find_reads(request, viewer)
     if request.cursor is not None:
         reads = reads.filter(pk__lt=request.cursor)
     rows = list(reads.order_by("-pk")[: request.limit + 1])
@@ -128,7 +128,7 @@ def _in_order(titles: Mapping[int, MemoryTitle], ids: Iterable[int]) -> tuple[Me
     return tuple(titles[pk] for pk in ids if pk in titles)
 
 
-def _filtered(request: ReadsRequest, viewer: Viewer) -> QuerySet[MemoryRead]:
+def _find_reads(request: ReadsRequest, viewer: Viewer) -> QuerySet[MemoryRead]:
     reads = visible_reads(viewer)
     if request.reader:
         known = readers_to_choose(viewer)

@@ -57,7 +57,7 @@ class ReadRow:
         return reads_url(session=self.listed.read.session)
 
     @property
-    def asked(self) -> list[tuple[str, str]]:
+    def parameters(self) -> list[tuple[str, str]]:
         """The parameters of its query."""
         pairs = parse_qsl(self.listed.read.query, keep_blank_values=True)
         return [(key, value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1]}…") for key, value in pairs]

@@ -55,7 +55,7 @@ class SourceRecord:
     file: NoteFile | None = None
     """The file of a note, so that an export gives it back."""
     properties: Mapping[str, Any] | None = None
-    """What it says besides its fields, as texts by name; a note has it in its data."""
+    """The properties of the record that are no fields of a memory: their texts by name. A note has them in its data."""
 
 
 @dataclass(frozen=True, slots=True)
